@@ -1,0 +1,37 @@
+"""`make demo`: five risky problems solved with the command line, and one picture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from figure import draw
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = "examples/models"
+COMMANDS = (
+    ("a lake that cannot be crossed safely", "solve FrozenLake-v1 --horizon 100 --tau 0.1 --tau 0.5"),
+    ("a slippery cliff", f"solve {MODELS}/cliff.json --tau 0.05"),
+    ("betting with a jackpot", f"solve {MODELS}/betting.json --tau 0.1 --frontier"),
+    ("a counter-example: the optimum", f"solve {MODELS}/counter_example.json --tau 0.5 --quiet"),
+    ("... and what Chow's decomposition makes of it",
+     f"solve {MODELS}/counter_example.json --tau 0.5 --criterion chow --quiet"),
+    ("a machine that wears out", f"solve {MODELS}/machine.csv --horizon 100 --discount 0.8 --start 1 --tau 0.1"),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Exit code of the first command that fails, else 0."""
+    for title, command in COMMANDS:
+        print(f"\n== {title}\n$ tailrank {command}", flush=True)
+        code = subprocess.run([Path(sys.executable).parent / "tailrank", *command.split()], cwd=ROOT).returncode
+        if code:
+            return code
+    draw(ROOT / "demo" / "risk.png")
+    print("\nwrote demo/risk.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

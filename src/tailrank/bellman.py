@@ -1,0 +1,299 @@
+"""The one backward induction over (state, remaining budget).
+
+With integer rewards x and integer budgets c (`grid.BudgetGrid`), and steps h = 0..H-1,
+
+    V_H(s, c) = (c - terminal(s))^+
+    V_h(s, c) = min_a { -b_h(s, a) + sum over outcomes of p V_{h+1}(s', c - x) }
+
+so that V_0(s, c) = min over policies of E(c - R)^+ (b = 0) for **every** budget c at once, in units. The
+paper clamps c at zero (rewards there lie in [0, 1]); here a table covers exactly the budgets from the
+least to the most that can still be earned in its state: below, V is constant, above, it has slope one, so
+tables are as narrow as the spread of what is still open, for rewards of any sign.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.grid import BudgetGrid
+from tailrank.mdp import FiniteMDP
+
+T = TypeVar("T")
+
+SERIAL_WORK = 200_000
+"""Products below which a step is not worth dividing over threads."""
+
+
+LARGEST_PAD = 16
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s]."""
+
+    first: np.ndarray
+    offset: np.ndarray
+    pad: int = 0
+
+    @property
+    def stored(self) -> int:
+        """Values in memory: every state's table with `pad` more on either side (see `_tables`)."""
+        return self.size + 2 * self.pad * self.first.size
+
+    @property
+    def size(self) -> int:
+        """Entries in all."""
+        return int(self.offset[-1])
+
+    def of(self, values: np.ndarray, s: int) -> np.ndarray:
+        """The table of state s without its padding."""
+        shift = (2 * s + 1) * self.pad
+        return values[self.offset[s] + shift : self.offset[s + 1] + shift]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Budget of the last entry of each state, [S]."""
+        return self.first + np.diff(self.offset) - 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which budgets matter at which step and state: tables [H + 1], and the work they stand for."""
+
+    tables: tuple[Tables, ...]
+    products: int
+
+    @property
+    def entries(self) -> int:
+        """Entries of all tables that carry actions."""
+        return sum(t.size for t in self.tables[:-1])
+
+    @property
+    def value_bytes(self) -> int:
+        """Memory for the values of two neighbouring steps."""
+        return 8 * max(a.stored + b.stored for a, b in zip(self.tables, self.tables[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class Induction:
+    """Result of the induction: the first step's values, and the actions of all steps if kept."""
+
+    layout: Layout
+    start_values: np.ndarray
+    actions: tuple[np.ndarray, ...]
+
+    def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
+
+        The budgets run from the least to the most that can be earned; a maximiser of c - V / tau is
+        always among them.
+        """
+        tables = self.layout.tables[0]
+        states = np.flatnonzero(start)
+        budgets = np.arange(tables.first[states].min(), tables.last[states].max() + 1)
+        total = np.zeros(budgets.size)
+        for s in states:
+            own = tables.of(self.start_values, int(s))
+            inside = np.clip(budgets - tables.first[s], 0, own.size - 1)
+            total += start[s] * (own[inside] + np.maximum(budgets - tables.last[s], 0))
+        return budgets, total
+
+
+class StepUnits:
+    """The rewards of each step in whole units, `units(h)` [n]; computed once if every step is the same."""
+
+    def __init__(self, mdp: FiniteMDP, grid: BudgetGrid) -> None:
+        self._mdp, self._grid = mdp, grid
+        self._all = grid.units(0, mdp.scaled_rewards(0)) if mdp.same_every_step and _constant(grid) else None
+
+    def __call__(self, h: int) -> np.ndarray:
+        """The units of step h."""
+        return self._grid.units(h, self._mdp.scaled_rewards(h)) if self._all is None else self._all
+
+
+def _constant(grid: BudgetGrid) -> bool:
+    return all(x == grid.origin[0] for x in grid.origin)
+
+
+def reachable(mdp: FiniteMDP) -> np.ndarray:
+    """Whether state s can be met at step h (h = 0..H), [H + 1, S]."""
+    seen = np.zeros((mdp.horizon + 1, mdp.n_states), dtype=bool)
+    seen[0] = mdp.start > 0
+    for h in range(mdp.horizon):
+        ptr, next_state, prob, _ = mdp.rows(h)
+        per_state = np.diff(ptr[:: mdp.n_actions])
+        seen[h + 1, next_state[np.repeat(seen[h], per_state) & (prob > 0)]] = True
+        if mdp.n_blocks == 1 and h and (seen[h + 1] == seen[h]).all():
+            seen[h + 1 :] = seen[h]
+            break
+    return seen
+
+
+def layout(
+    mdp: FiniteMDP,
+    grid: BudgetGrid,
+    met: np.ndarray,
+    terminal: np.ndarray | None = None,
+    *,
+    narrow: bool = False,
+    most: int | None = None,
+) -> Layout:
+    """Tables for the first `met.shape[0] - 1` steps of the MDP on this grid.
+
+    terminal [S]: units earned after the last of them. narrow: leave out budgets that a cautious player
+    meets for certain; their value is zero, but their actions are not told. most: leave out budgets that
+    cannot follow from a starting budget of at most this.
+    """
+    steps = met.shape[0] - 1
+    low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
+    step_units = StepUnits(mdp, grid)
+    caps = None if most is None else _caps(mdp, step_units, steps, most)
+    tables = [_tables(low, high, met[-1])]
+    products = 0
+    for h in reversed(range(steps)):
+        low, high = range_from(mdp, h, step_units(h), low, high, cautious=narrow)
+        top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
+        tables.append(_tables(low, top, met[h]))
+        products += int(np.diff(mdp.rows(h)[0][:: mdp.n_actions]) @ np.diff(tables[-1].offset))
+    return Layout(tuple(reversed(tables)), products)
+
+
+def _caps(mdp: FiniteMDP, step_units: StepUnits, steps: int, most: int) -> list[np.ndarray]:
+    """The largest budget that can be left at each step, [S] each, from a starting budget of `most`."""
+    from tailrank import kernels
+
+    caps = [np.where(mdp.start > 0, most, -(2**60))]
+    for h in range(steps - 1):
+        ptr, next_state, prob, _ = mdp.rows(h)
+        units = step_units(h)
+        after, unused = np.full_like(caps[0], -(2**60)), np.full_like(caps[0], 2**60)
+        kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, caps[-1], caps[-1], unused, after)
+        caps.append(after)
+    return caps
+
+
+def induct(
+    mdp: FiniteMDP,
+    grid: BudgetGrid,
+    plan: Layout,
+    *,
+    keep_actions: bool,
+    at_ends: np.ndarray | None = None,
+    bonus: np.ndarray | None = None,
+) -> Induction:
+    """Run the induction on a layout.
+
+    at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
+    bonus [H, S, A]: exploration bonus in units, subtracted from the values.
+    """
+    from tailrank import kernels
+
+    tables = plan.tables
+    step_units = StepUnits(mdp, grid)
+    values = np.zeros(tables[-1].stored)
+    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0)) for parity in (0, 1)]
+    kept: list[np.ndarray] = []
+    no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
+    for h in reversed(range(len(tables) - 1)):
+        here, after = tables[h], tables[h + 1]
+        ptr, next_state, prob, _ = mdp.rows(h)
+        result = buffers[h % 2][: here.stored]
+        actions = np.empty(here.size if keep_actions else 0, dtype=action_type(mdp.n_actions))
+        tie = 1e-13 * float(np.diff(here.offset).max(initial=1))
+        arguments = (
+            mdp.n_actions, ptr, next_state, prob, step_units(h), no_bonus if bonus is None else bonus[h].ravel(),
+            here.first, here.offset, here.pad, after.first, after.offset, after.pad, values, result, actions,
+            no_action if at_ends is None else at_ends[h], tie,
+        )  # fmt: skip
+        work = np.diff(ptr[:: mdp.n_actions]) * np.diff(here.offset)
+        over_states(kernels.backup, arguments, work)
+        values = result
+        kept.append(actions)
+    return Induction(plan, values, tuple(reversed(kept)) if keep_actions else ())
+
+
+def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest unsigned integer type that holds every action."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if n_actions - 1 <= np.iinfo(kind).max:
+            return np.dtype(kind)
+    raise InputError(f"actions = {n_actions}: must be at most {2**32}")
+
+
+def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray) -> None:
+    """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores."""
+    total, n = int(work.sum()), work.size
+    workers = threads()
+    if workers == 1 or total < SERIAL_WORK:
+        kernel(0, n, *arguments)
+        return
+    parts = 4 * workers
+    cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
+    bounds = np.unique(np.concatenate([[0], cuts, [n]]))
+    pool = _pool(workers)
+    parts_done = [pool.submit(kernel, *span, *arguments) for span in pairwise(bounds)]
+    for part in parts_done:
+        part.result()
+
+
+def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of independent tasks that spend their time in kernels, run on all cores."""
+    workers = threads()
+    if workers == 1 or len(tasks) == 1:
+        return [task() for task in tasks]
+    return list(_pool(workers).map(lambda task: task(), tasks))
+
+
+def threads() -> int:
+    """Cores to use: TAILRANK_THREADS, or those this process may run on."""
+    setting = os.environ.get("TAILRANK_THREADS", "")
+    return max(1, int(setting)) if setting.isdigit() else len(os.sched_getaffinity(0))
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="tailrank")
+
+
+def _tables(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
+    """Tables of the budgets low..high [S] for the states that can be met.
+
+    Each is padded with a few entries of its constant and its linear tail, so that the outcomes of a pair,
+    shifted by their different rewards, can be added without looking at their ends.
+    """
+    count = np.where(met, high - low + 1, 0)
+    offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    return Tables(low, offset, pad=min(LARGEST_PAD, int(offset[-1]) // (8 * max(1, count.size))))
+
+
+def range_from(
+    mdp: FiniteMDP, h: int, reward: np.ndarray, low: np.ndarray, high: np.ndarray, cautious: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most that can be earned from step h on, [S] each, given the same for step h + 1.
+
+    cautious: the least is what the most cautious player can be sure of, not the worst player.
+    """
+    from tailrank import kernels
+
+    ptr, next_state, _, _ = mdp.rows(h)
+    low_here, high_here = np.empty_like(low), np.empty_like(high)
+    kernels.return_range(mdp.n_actions, ptr, next_state, reward, low, high, cautious, low_here, high_here)
+    return low_here, high_here
+
+
+def return_ranges(mdp: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most that can be earned from each step and state on, [H + 1, S] each, in reward units."""
+    low = np.zeros((mdp.horizon + 1, mdp.n_states))
+    high = np.zeros_like(low)
+    for h in reversed(range(mdp.horizon)):
+        low[h], high[h] = range_from(mdp, h, mdp.scaled_rewards(h), low[h + 1], high[h + 1])
+    return low, high

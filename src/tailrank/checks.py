@@ -1,0 +1,116 @@
+"""Input errors in one place.
+
+Every message is one line that names the thing, the rule, the value found and the place. Code that
+meets bad input raises `InputError`; the command line prints its message and exits with code 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+
+class InputError(ValueError):
+    """Bad input from the user: a one-line message, never a traceback on the command line."""
+
+
+class NotConverged(UserWarning):
+    """A result is valid but wider than was asked for (a limit was reached)."""
+
+
+def tail_level(tau: float, name: str = "tau") -> float:
+    """`tau` as a float in (0, 1]; 1 is the mean."""
+    value = number(tau, name)
+    if not 0.0 < value <= 1.0:
+        raise InputError(f"{name} = {tau}: must lie in (0, 1] (the tail fraction of the return; 1 is the mean)")
+    return value
+
+
+def tail_levels(tau: float | Sequence[float]) -> tuple[float, ...]:
+    """One or several tail levels as a non-empty tuple."""
+    levels = (tau,) if np.ndim(tau) == 0 else tuple(np.asarray(tau, dtype=object).ravel())
+    if not levels:
+        raise InputError("tau: at least one tail level is needed, found none")
+    return tuple(tail_level(level) for level in levels)
+
+
+def number(value: object, name: str) -> float:
+    """`value` as a finite float."""
+    try:
+        result = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} = {value!r:.60}: must be a number") from None
+    if not math.isfinite(result):
+        raise InputError(f"{name} = {value!r}: must be finite")
+    return result
+
+
+def numbers(column: object, name: str) -> np.ndarray:
+    """`column` as a flat array of floats (not yet checked to be finite)."""
+    try:
+        return np.array(column, dtype=np.float64).ravel()
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name}: must be a column of numbers, found {column!r:.60}") from None
+
+
+def whole(value: object, name: str, least: int = 1) -> int:
+    """`value` as an int that is at least `least`."""
+    result = number(value, name)
+    if result != int(result) or result < least:
+        raise InputError(f"{name} = {value}: must be a whole number of at least {least}")
+    return int(result)
+
+
+def discount_factor(value: object) -> float:
+    """A discount in (0, 1]."""
+    result = number(value, "discount")
+    if not 0.0 < result <= 1.0:
+        raise InputError(f"discount = {value}: must lie in (0, 1]")
+    return result
+
+
+def one_of(value: str, name: str, allowed: Iterable[str]) -> str:
+    """`value` if it is allowed, otherwise an error that suggests the nearest allowed name."""
+    allowed = list(allowed)
+    if value in allowed:
+        return value
+    raise InputError(f"{name} = {value!r}: must be one of {', '.join(allowed)}{did_you_mean(value, allowed)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A suggestion such as ` (did you mean 'cvar'?)`, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def law(values: object, name: str, size: int) -> np.ndarray:
+    """A probability vector [size] that sums to one, normalised to the last bit."""
+    try:
+        result = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: must be {size} probabilities, found {values!r:.80}") from None
+    if result.shape != (size,):
+        raise InputError(f"{name}: must be {size} probabilities, found shape {result.shape}")
+    bad = np.flatnonzero(~(result >= 0))
+    if bad.size:
+        raise InputError(f"{name}[{bad[0]}] = {result[bad[0]]}: a probability must not be negative or NaN")
+    total = float(result.sum())
+    if not abs(total - 1.0) <= PROBABILITY_TOLERANCE:
+        raise InputError(f"{name} sums to {total:.9g}, expected 1")
+    return normalised(result, total, size)
+
+
+def normalised(p: np.ndarray, total: np.ndarray | float, count: np.ndarray | int) -> np.ndarray:
+    """`p` divided by `total`, unless that is one but for the rounding of `count` additions.
+
+    So that a law that was normalised once is never changed again.
+    """
+    noise = np.abs(np.asarray(total) - 1.0) <= 2.0 * np.finfo(np.float64).eps * np.asarray(count)
+    return np.asarray(np.where(noise, p, p / total))
+
+
+PROBABILITY_TOLERANCE = 1e-6
+"""How far probabilities given in decimals may be from summing to one; they are then normalised."""

@@ -1,0 +1,87 @@
+"""Errors of the command line: whatever goes wrong is one line on stderr and an exit code.
+
+2 for bad input of any kind, 130 after an interrupt; a pipe closed by its reader is no error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+
+class Failure(click.ClickException):
+    """One line on stderr and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code  # type: ignore[misc]
+
+    def show(self, file: Any = None) -> None:
+        """Print the line."""
+        click.echo(f"tailrank: error: {self.message}", err=True)
+
+
+class Command(click.Command):
+    """A command whose expected errors become a `Failure`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        from tailrank.checks import InputError
+
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            raise Failure(str(error)) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            raise Failure(f"{where}{error.strerror or error}") from None
+        except MemoryError as error:
+            raise Failure(f"out of memory ({error or 'no more could be allocated'}); lower --memory") from None
+        except KeyboardInterrupt:
+            raise Failure("interrupted", 130) from None
+
+
+class Group(click.Group):
+    """The commands; usage errors are one line too."""
+
+    command_class = Command
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run, and exit with the right code unless `standalone_mode` is off."""
+        run: Callable[..., Any] = super().main
+        if not options.pop("standalone_mode", True):
+            return run(*args, standalone_mode=False, **options)
+        try:
+            code = run(*args, standalone_mode=False, **options)
+        except click.UsageError as error:
+            self._stop(_usage_line(error))
+        except click.Abort:
+            self._stop(Failure("interrupted", 130))
+        except click.ClickException as error:
+            self._stop(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command named first, or an error that suggests the nearest name."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else f": must be one of {', '.join(self.commands)}"
+            raise click.UsageError(f"no command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _stop(error: click.ClickException) -> NoReturn:
+        error.show()
+        sys.exit(error.exit_code)
+
+
+def _usage_line(error: click.UsageError) -> Failure:
+    command = error.ctx.command_path if error.ctx else "tailrank"
+    return Failure(f"{error.format_message().rstrip('.')}; see {command} --help")

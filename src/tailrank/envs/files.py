@@ -1,0 +1,65 @@
+"""Bytes of bounded size from a file, and bytes to a file at once or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+import zlib
+from pathlib import Path
+
+from tailrank.checks import InputError
+
+MAX_TEXT = 2**28
+"""The most bytes a text file may have, unpacked if it is compressed."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file (a byte order mark is dropped), unpacked if its name ends in .gz."""
+    try:
+        with path.open("rb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    data = unpacked.read(MAX_TEXT + 1)
+            else:
+                data = raw.read(MAX_TEXT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path.name}: cannot be read ({reason(error)})") from None
+    if len(data) > MAX_TEXT:
+        raise InputError(f"{path.name}: has more than {MAX_TEXT} bytes of text, the most that is read")
+    zero = data.find(b"\0")
+    if zero >= 0:
+        raise InputError(f"{path.name}, line {_line(data, zero)}: holds a NUL byte; is this a text file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        bad = f"byte 0x{data[error.start]:02x} on line {_line(data, error.start)}"
+        raise InputError(f"{path.name}: is not UTF-8 text ({bad})") from None
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file through a temporary one beside it, so that no reader sees half of it."""
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with part.open("xb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({reason(error)})") from None
+
+
+def reason(error: BaseException) -> str:
+    """What an exception says, on one line of bounded length."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    lines = text.strip().splitlines()
+    return (lines[0].strip() if lines else type(error).__name__)[:200]
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1

@@ -1,0 +1,146 @@
+"""Budgets as integers: the common unit of rewards, and the grid that rewards are rounded to.
+
+A budget is what is still to be earned. On a grid it is an integer i, worth `offset + i * unit`, and a
+reward moves it down by a whole number of units, so budget arithmetic is exact. When all rewards of all
+steps differ by whole multiples of one rational unit (found here, also for 0.1 and 1/3 given in floats),
+the grid loses nothing. Otherwise rewards are rounded: *up* makes every return at least as large, so the
+optimum on the grid is an upper bound on CVaR* (the paper's U(r), Section 5); *nearest* is the unbiased
+choice to act on.
+
+Rewards are counted from an origin (one reward a step), so a grid costs only the spread of the rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+Rounding = Literal["exact", "up", "nearest"]
+
+RELATIVE_NOISE = 16 * np.finfo(np.float64).eps
+"""Two numbers this close are taken for the same number blurred by floating-point arithmetic."""
+
+ROUNDING_SLACK = 1e-9
+"""ceil(0.3 / 0.1) is 4 in floats: a reward this close (in units) to a grid point lies on it."""
+
+LARGEST_LEVEL = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetGrid:
+    """Integers for rewards and budgets.
+
+    unit: spacing in reward units. origin [H]: the (discounted) reward of each step that counts as zero.
+    """
+
+    unit: Fraction
+    origin: tuple[Fraction, ...]
+    rounding: Rounding
+    discount: float = 1.0
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.origin)
+
+    @property
+    def offset(self) -> Fraction:
+        """The return of an episode whose rewards are all at their origin."""
+        return sum(self.origin, Fraction(0))
+
+    def units(self, h: int, reward: np.ndarray) -> np.ndarray:
+        """Whole units [n] (int64) that the discounted rewards [n] of step h take off a budget."""
+        x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        if self.rounding == "up":
+            return np.ceil(x - ROUNDING_SLACK).astype(np.int64)
+        return np.floor(x + 0.5).astype(np.int64)
+
+    def value(self, index: np.ndarray | int) -> np.ndarray:
+        """What budgets with these indices are worth, in reward units."""
+        scale = math.lcm(self.unit.denominator, self.offset.denominator)
+        step, base = int(self.unit * scale), int(self.offset * scale)
+        i = np.asarray(index, dtype=np.int64)
+        largest = int(np.abs(i).max(initial=0))
+        if max(largest * step + abs(base), scale) < 2**53:
+            return np.asarray((i * step + base) / scale)
+        return i * float(self.unit) + float(self.offset)
+
+
+def exact_grid(rewards: list[np.ndarray], horizon: int, discount: float) -> BudgetGrid | None:
+    """The coarsest grid on which every reward of every step lies, or None when there is none.
+
+    rewards: the distinct undiscounted rewards of each step (one array if they are the same at all steps).
+    """
+    origin: list[Fraction] = []
+    unit = Fraction(0)
+    seen: dict[bytes, tuple[Fraction, Fraction]] = {}
+    if len(rewards) == 1 and discount == 1.0:
+        found = _origin_and_unit(np.unique(rewards[0]), Fraction(0))
+        return found and BudgetGrid(found[1] or Fraction(1), (found[0],) * horizon, "exact", discount)
+    for h in range(horizon):
+        values = np.unique(rewards[h if len(rewards) > 1 else 0] * discount**h)
+        key = values.tobytes()
+        if key not in seen:
+            found = _origin_and_unit(values, unit)
+            if found is None:
+                return None
+            seen[key] = found
+        start, unit_here = seen[key]
+        origin.append(start)
+        unit = _gcd(unit, unit_here)
+        spread = Fraction(float(values[-1] - values[0]))
+        if unit and spread / unit > LARGEST_LEVEL:
+            return None
+    return BudgetGrid(unit or Fraction(1), tuple(origin), "exact", discount)
+
+
+def rounded_grid(unit: float, origin: float, horizon: int, discount: float, rounding: Rounding) -> BudgetGrid:
+    """A grid of the given spacing on which the (undiscounted) reward `origin` is free of rounding."""
+    steps = tuple(Fraction(origin * discount**h) for h in range(horizon))
+    return BudgetGrid(Fraction(unit), steps, rounding, discount)
+
+
+def _origin_and_unit(values: np.ndarray, unit: Fraction) -> tuple[Fraction, Fraction] | None:
+    start = as_fraction(float(values[0]))
+    spread = Fraction(float(values[-1] - values[0]))
+    for value in values[1:]:
+        unit = _gcd(unit, as_fraction(float(value)) - start)
+        if unit and spread / unit > LARGEST_LEVEL:
+            return None
+    return start, unit
+
+
+def as_fraction(x: float) -> Fraction:
+    """The rational number that `x` stands for: its decimal if that is short, else the simplest nearby.
+
+    >>> as_fraction(0.1), as_fraction(1 / 3), as_fraction(0.1 + 0.2)
+    (Fraction(1, 10), Fraction(1, 3), Fraction(3, 10))
+    """
+    text = repr(x)
+    digits = text.lstrip("-").split("e")[0].replace(".", "").strip("0")
+    if len(digits) <= 12:
+        return Fraction(text)
+    exact = Fraction(x)
+    blur = abs(exact) * Fraction(float(RELATIVE_NOISE))
+    return _simplest_between(exact - blur, exact + blur)
+
+
+def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction with the smallest denominator in [low, high] (continued fractions)."""
+    if low <= 0 <= high:
+        return Fraction(0)
+    if high < 0:
+        return -_simplest_between(-high, -low)
+    whole = math.ceil(low)
+    if whole <= high:
+        return Fraction(whole)
+    rest = _simplest_between(1 / (high - (whole - 1)), 1 / (low - (whole - 1)))
+    return (whole - 1) + 1 / rest
+
+
+def _gcd(a: Fraction, b: Fraction) -> Fraction:
+    return Fraction(math.gcd(a.numerator * b.denominator, b.numerator * a.denominator), a.denominator * b.denominator)

@@ -1,0 +1,1 @@
+"""Planners: from a known model to a policy."""

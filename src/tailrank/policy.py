@@ -1,0 +1,179 @@
+"""Policies with memory.
+
+A policy sees the step h, states [n] and its own memory [n], and answers with actions [n]; after each step
+it is told the rewards and moves its memory. One interface serves all: the memory is the integer budget
+that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`) or nothing (`MarkovPolicy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.grid import BudgetGrid
+
+
+class Policy(Protocol):
+    """What a rollout or an evaluation needs. All arrays are [n], one entry an episode."""
+
+    def start(self, n: int) -> np.ndarray:
+        """Memory of n fresh episodes."""
+        ...
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions at step h."""
+        ...
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Memory after the (undiscounted) rewards of step h."""
+        ...
+
+
+@dataclass(frozen=True)
+class BudgetPolicy:
+    """Acts on (step, state, remaining budget); the budget is an integer on `grid`.
+
+    first [H, S]: budget of each table's first entry. offset [H, S + 1]: its place in `actions`.
+    elsewhere [H, S]: the risk-neutral action, played in states the model says cannot be met.
+    """
+
+    grid: BudgetGrid
+    budget: int
+    first: np.ndarray
+    offset: np.ndarray
+    actions: np.ndarray
+    elsewhere: np.ndarray
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return np.full(n, self.budget, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action for each state and remaining budget; beyond a table's ends its end entries hold."""
+        begin, count = self.offset[h, states], self.offset[h, states + 1] - self.offset[h, states]
+        entry = np.clip(memory - self.first[h, states], 0, np.maximum(count - 1, 0))
+        known = self.actions[np.minimum(begin + entry, self.actions.size - 1)]
+        return np.where(count > 0, known, self.elsewhere[h, states]).astype(np.int64)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """The budget less the reward, in units."""
+        return memory - self.grid.units(h, np.asarray(rewards) * self.grid.discount**h)
+
+    def with_budget(self, budget: int) -> BudgetPolicy:
+        """The same tables from another starting budget (an index on the grid)."""
+        return replace(self, budget=int(budget))
+
+    def rules(self, h: int, s: int) -> list[tuple[float, float, int]]:
+        """Runs (from budget, to budget, action) in reward units at step h and state s; the ends are open."""
+        begin, end = self.offset[h, s], self.offset[h, s + 1]
+        if begin == end:
+            return [(-np.inf, np.inf, int(self.elsewhere[h, s]))]
+        actions = self.actions[begin:end]
+        cuts = np.flatnonzero(np.diff(actions)) + 1
+        # What is left is worth its units plus the rewards at their origin that are still to come.
+        rest = float(sum(self.grid.origin[h:], start=Fraction(0)))
+        edges = (self.first[h, s] + cuts) * float(self.grid.unit) + rest
+        bounds = np.concatenate([[-np.inf], edges, [np.inf]])
+        chosen = actions[np.concatenate([[0], cuts])]
+        return [(float(a), float(b), int(c)) for a, b, c in zip(bounds[:-1], bounds[1:], chosen, strict=True)]
+
+    @property
+    def start_budget(self) -> float:
+        """The starting budget in reward units."""
+        return float(self.grid.value(self.budget))
+
+
+@dataclass(frozen=True)
+class MarkovPolicy:
+    """Acts on (step, state) alone: actions [H, S]."""
+
+    actions: np.ndarray
+
+    def start(self, n: int) -> np.ndarray:
+        """Nothing to remember: zeros."""
+        return np.zeros(n, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action of each state."""
+        return self.actions[h, states].astype(np.int64)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Still nothing."""
+        return memory
+
+
+@dataclass(frozen=True)
+class LevelPolicy:
+    """Acts on (step, state, confidence level): the policy of Chow et al. (2015), levels on a grid.
+
+    levels [K]; start_level [S]: index of the level of an episode that starts there, whatever the memory says.
+    actions [H, S, K]. next_level [n_0 + .. + n_{H-1}, K]: level after each outcome row of each step. ptr,
+    next_state, reward: the rows as an MDP keeps them, to tell outcomes apart.
+    """
+
+    levels: np.ndarray
+    start_level: np.ndarray
+    actions: np.ndarray
+    next_level: np.ndarray
+    ptr: np.ndarray
+    next_state: np.ndarray
+    reward: np.ndarray
+    n_actions: int
+
+    def start(self, n: int) -> np.ndarray:
+        """Zeros: the first level depends on the first state."""
+        return np.zeros(n, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action for each state and level."""
+        level = self.start_level[states] if h == 0 else memory
+        return np.asarray(self.actions[h, states, level], dtype=np.int64)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """The level that the decomposition gives to the outcome that came."""
+        pair = self._first_pair(h) + states * self.n_actions + actions
+        counts = self.ptr[pair + 1] - self.ptr[pair]
+        ends = np.cumsum(counts)
+        owner = np.repeat(np.arange(pair.size), counts)
+        row = np.arange(owner.size) + np.repeat(self.ptr[pair + 1] - ends, counts)
+        same = (self.next_state[row] == next_states[owner]) & np.isclose(self.reward[row], rewards[owner])
+        owner, row = owner[same], row[same]
+        # Of several rewards that are close, the closest is meant.
+        order = np.lexsort((np.abs(self.reward[row] - rewards[owner]), owner))
+        matched, first = np.unique(owner[order], return_index=True)
+        if matched.size < pair.size:
+            i = int(np.setdiff1d(np.arange(pair.size), matched)[0])
+            raise InputError(
+                f"step {h}: no outcome of state {states[i]}, action {actions[i]} has next state "
+                f"{next_states[i]} and reward {rewards[i]}"
+            )
+        level = self.start_level[states] if h == 0 else memory
+        return self.row_level(h, row[order[first]] - self.ptr[self._first_pair(h)], level)
+
+    def row_level(self, h: int, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """The level after outcome `rows` [n] (counted from the first row of step h) at `level` [n]."""
+        before = self.ptr[self._first_pair(h)] if self._timed else h * self.next_state.size
+        return np.asarray(self.next_level[before + rows, level], dtype=np.int64)
+
+    @property
+    def _timed(self) -> bool:
+        return bool(self.ptr.size - 1 > self.actions.shape[1] * self.n_actions)
+
+    def _first_pair(self, h: int) -> int:
+        return h * self.actions.shape[1] * self.n_actions if self._timed else 0

@@ -1,0 +1,299 @@
+"""What the command line prints for people: tables and small pictures, plain where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tailrank.checks import InputError
+from tailrank.envs import Source
+from tailrank.evaluation import return_law
+from tailrank.plan import Plan
+from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.risk import ReturnLaw
+from tailrank.storage import Stored
+
+LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
+"""Tail fractions at which the frontier is printed."""
+
+BINS = 12
+"""Rows of a picture of a law."""
+
+PLAIN_WIDTH = 120
+
+
+def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontier: bool, quiet: bool) -> None:
+    """Print the plans: a table, how sure it is, the frontier if asked, a picture and the notes."""
+    out, mdp = _console(), read.mdp
+    _line(
+        out,
+        f"{read.name}: {mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps" + _gamma(mdp.discount),
+    )
+    out.print(_results(plans))
+    _line(out, _certainty(plans))
+    if frontier:
+        out.print(_frontier(plans[0]))
+    if not quiet:
+        law = neutral_law(plans[0], read)
+        if law is not None:
+            out.print(picture(plans[0].law, law, plans[0].tau, plans[0].criterion, _unicode(out)))
+        _notes(out, notes)
+    _line(out, f"{plans[0].seconds:.3g} s")
+
+
+def _results(plans: Sequence[Plan]) -> Table:
+    columns = ["tau", "CVaR", "bounds on best", "budget", "VaR", "mean", "risk-neutral mean", "its CVaR"]
+    claims = any(plan.claim is not None for plan in plans)
+    table = _table([*columns, "criterion's claim"] if claims else columns)
+    for plan in plans:
+        row = [
+            plan.tau, plan.cvar, f"{number(plan.lower)} .. {number(plan.upper)}", plan.budget, plan.var,
+            plan.mean, plan.risk_neutral.mean, plan.risk_neutral.cvar,
+        ]  # fmt: skip
+        table.add_row(*map(number, [*row, plan.claim] if claims else row))
+    return table
+
+
+def _certainty(plans: Sequence[Plan]) -> str:
+    others = "" if plans[0].criterion == "cvar" else f" (policy of criterion {plans[0].criterion})"
+    if all(plan.status == "exact" for plan in plans):
+        return f"exact: all rewards lie on one grid of budgets{others}"
+    gap = max(plan.upper - plan.lower for plan in plans)
+    return f"bracketed: the best CVaR lies within the bounds, at most {number(gap)} apart{others}"
+
+
+def _frontier(plan: Plan) -> Table:
+    pieces = plan.frontier()
+    best = "best CVaR" if plan.status == "exact" else "best CVaR, at most"
+    table = _table(["tau", best, "budget"])
+    for tau in LEVELS:
+        piece = min(int(np.searchsorted(pieces.tau_to, tau)), pieces.budget.size - 1)
+        value = min(pieces.cvar(tau), plan.risk_neutral.mean)
+        table.add_row(number(tau), number(value), number(float(pieces.budget[piece])))
+    return table
+
+
+def neutral_law(plan: Plan, read: Source) -> ReturnLaw | None:
+    """The return law of the risk-neutral policy, or None where it is too long to list."""
+    grid = plan.policy.grid if isinstance(plan.policy, BudgetPolicy) else None
+    try:
+        return return_law(plan.risk_neutral.policy, read.mdp, grid).law
+    except InputError:
+        return None
+
+
+def picture(plan: ReturnLaw, neutral: ReturnLaw, tau: float, criterion: str, unicode: bool) -> Text:
+    """Two laws side by side, a bar a range of returns; the worst `tau` of each is drawn solid."""
+    tail, rest = ("█", "░") if unicode else ("#", "-")
+    labels, where = _bins(plan, neutral, tau)
+    sides = [_masses(law, tau, where) for law in (plan, neutral)]
+    largest = max(float((worst + other).max()) for worst, other in sides)
+    width, bar = max(map(len, [*labels, "return"])), 24
+    name = f"tau = {tau:g}" if criterion == "cvar" else criterion
+    text = Text(f"{'return':>{width}}  {name:<{bar + 7}}  risk-neutral\n", style="bold")
+    for i, label in enumerate(labels):
+        text.append(f"{label:>{width}}  ", style="default not bold")
+        for worst, other in sides:
+            solid = _cells(worst[i], largest, bar)
+            light = max(_cells(worst[i] + other[i], largest, bar) - solid, 0)
+            text.append(tail * solid, style="red not bold")
+            text.append(rest * light, style="cyan not bold")
+            share = worst[i] + other[i]
+            percent = f"{100 * share:5.1f}%" if share >= 5e-4 else ("  <.1%" if share > 0 else "")
+            text.append(f"{'':{bar - solid - light}}{percent:<7}  ", style="default not bold")
+        text.append("\n")
+    text.append(f"{tail} the worst {100 * tau:g}% of the returns; their mean is the CVaR\n", style="default not bold")
+    return text
+
+
+def _bins(first: ReturnLaw, second: ReturnLaw, tau: float) -> tuple[list[str], np.ndarray]:
+    """Labels [m] and the upper ends [m] of the ranges that the returns of both laws are put in."""
+    values = np.unique(np.concatenate([first.values, second.values]))
+    scale = max(float(np.abs(values).max()), 1e-300)
+    values = values[np.concatenate([[True], np.diff(values) > 1e-9 * scale])]
+    if values.size <= BINS:
+        return [number(float(x)) for x in values], values + 1e-9 * scale
+    # The extreme thousandths would squeeze all the rest into a few rows.
+    low = min(law.var(0.001) for law in (first, second))
+    high = max(law.var(0.999) for law in (first, second))
+    split = max(law.var(tau) for law in (first, second))
+    third = BINS // 3
+    if low < split < high:
+        tail, rest = np.linspace(low, split, third + 1), np.linspace(split, high, BINS - third + 1)
+        ends = np.concatenate([tail, rest[1:]])
+    else:
+        ends = np.linspace(low, high, BINS + 1)
+    labels = [f"{_short(a)} .. {_short(b)}" for a, b in pairwise(ends)]
+    labels[0], labels[-1] = f"to {_short(ends[1])}", f"from {_short(ends[-2])}"
+    upper = ends[1:] + 1e-9 * scale
+    upper[-1] = np.inf
+    return labels, upper
+
+
+def _masses(law: ReturnLaw, tau: float, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probability of the worst `tau` and of the rest, [m] each."""
+    before = np.concatenate([[0.0], law.cumulative[:-1]])
+    worst = np.clip(tau - before, 0.0, law.probs)
+    where = np.minimum(np.searchsorted(upper, law.values), upper.size - 1)
+    m = upper.size
+    return np.bincount(where, worst, minlength=m), np.bincount(where, law.probs - worst, minlength=m)
+
+
+def _cells(share: float, largest: float, bar: int) -> int:
+    return 0 if share < 1e-12 else max(1, round(bar * share / largest))
+
+
+def summary(read: Source) -> dict[str, object]:
+    """What was read, as plain data."""
+    mdp = read.mdp
+    first = np.flatnonzero(mdp.start)
+    return {
+        "name": read.name, "states": mdp.n_states, "actions": mdp.n_actions, "horizon": mdp.horizon,
+        "discount": mdp.discount, "rows": int(mdp.prob.size), "rows_change_with_step": mdp.n_blocks > 1,
+        "reward_min": float(mdp.reward.min()), "reward_max": float(mdp.reward.max()),
+        "start": {str(mdp.labels[s]): float(mdp.start[s]) for s in first[:10]},
+        "start_states": int(first.size),
+    }  # fmt: skip
+
+
+def described(summary: dict[str, object], notes: Sequence[str]) -> None:
+    """Print a summary, a line each."""
+    out = _console()
+    for name, value in summary.items():
+        shown = ", ".join(f"{s}: {p:g}" for s, p in value.items()) if isinstance(value, dict) else number(value)
+        _line(out, f"{name.replace('_', ' '):<22}{shown}")
+    _notes(out, notes)
+
+
+def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> None:
+    """Print what a policy earns, a row a tau."""
+    out = _console()
+    table = _table(["tau", "CVaR", "interval", "VaR", "mean", "confidence", "episodes", "method"])
+    for row in results:
+        interval = f"{number(row['lower'])} .. {number(row['upper'])}"
+        rest = (row[name] for name in ("var", "mean", "confidence", "episodes", "method"))
+        table.add_row(*map(number, (row["tau"], row["cvar"], interval, *rest)))
+    out.print(table)
+    _notes(out, notes)
+
+
+def policy_table(stored: Stored, *, step: int | None, state: int | None, rows: int) -> None:
+    """Print which action is played where."""
+    out, policy = _console(), stored.policy
+    about = "acts on the step and the state alone"
+    if isinstance(policy, BudgetPolicy):
+        shape, found = policy.first.shape, _budget_rows
+        columns = ["step", "state", "remaining budget", "action"]
+        about = f"starts with budget {number(policy.start_budget)}; discounted rewards are taken off it"
+    elif isinstance(policy, MarkovPolicy):
+        shape, found, columns = policy.actions.shape, _markov_rows, ["step", "state", "action"]
+    elif isinstance(policy, LevelPolicy):
+        shape, found, columns = policy.actions.shape[:2], _level_rows, ["step", "state", "level", "action"]
+        about = "acts on a confidence level that every outcome moves"
+    else:
+        raise InputError(f"policy: no table is known for a {type(policy).__name__}")
+    names, moves = (stored.info.get(key) or range(2**62) for key in ("states", "actions"))
+    for name, value, size in (("step", step, shape[0]), ("state", state, shape[1])):
+        if value is not None and not 0 <= value < size:
+            raise InputError(f"{name} = {value}: must lie in 0..{size - 1}")
+    _line(out, about)
+    table = _table(columns)
+    shown = 0
+    for h in range(shape[0]) if step is None else [step]:
+        for s in range(shape[1]) if state is None else [state]:
+            for row in found(policy, h, s):
+                shown += 1
+                if shown <= rows:
+                    memory, action = row
+                    table.add_row(*map(str, (h, names[s], *([memory] if memory else []), moves[action])))
+    out.print(table)
+    if shown > rows:
+        _line(out, f"{shown - rows} more rows: choose with --step and --state, or raise --rows")
+
+
+def _markov_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
+    action = policy.act(h, np.array([s]), policy.start(1))
+    yield "", int(action[0])
+
+
+def _budget_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
+    """Ranges of the remaining budget with one action each; states that cannot be met have none."""
+    if not isinstance(policy, BudgetPolicy):
+        return
+    actions = policy.actions[policy.offset[h, s] : policy.offset[h, s + 1]]
+    if actions.size == 0:
+        return
+    # What is left of the budget in reward units: the grid's offset counts the steps still to come only.
+    to_come = float(sum(policy.grid.origin[h:]))
+    unit, first = float(policy.grid.unit), int(policy.first[h, s])
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(actions)) + 1])
+    ends = np.concatenate([begins[1:] - 1, [actions.size - 1]])
+    for k, (a, b) in enumerate(zip(begins, ends, strict=True)):
+        low, high = ((first + int(i)) * unit + to_come for i in (a, b))
+        if begins.size == 1:
+            text = "any"
+        elif k == 0:
+            text = f"up to {number(high)}"
+        elif k == begins.size - 1:
+            text = f"from {number(low)}"
+        else:
+            text = number(low) if a == b else f"{number(low)} .. {number(high)}"
+        yield text, int(actions[a])
+
+
+def _level_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
+    if not isinstance(policy, LevelPolicy):
+        return
+    actions = policy.actions[h, s]
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(actions)) + 1])
+    for a in begins:
+        yield f"from {number(float(policy.levels[a]))}", int(actions[a])
+
+
+def number(value: object) -> str:
+    """A number in at most six digits, a dash for None, other things as they are."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return f"{value + 0.0:.6g}"
+
+
+def _short(value: float) -> str:
+    return f"{value + 0.0:.4g}"
+
+
+def _gamma(discount: float) -> str:
+    return "" if discount == 1.0 else f", discount {discount:g}"
+
+
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _console() -> Console:
+    terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, width=None if terminal else PLAIN_WIDTH, highlight=False, markup=False)
+
+
+def _unicode(out: Console) -> bool:
+    return out.encoding.lower().replace("-", "").startswith("utf")
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(Text(text), soft_wrap=True)
+
+
+def _notes(out: Console, notes: Sequence[str]) -> None:
+    for line in notes:
+        _line(out, f"note: {line}")
