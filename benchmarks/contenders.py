@@ -84,7 +84,8 @@ CONTENDERS = {
     "mdpsolver": Contender(
         "mdpsolver, value iteration", "peer", peers.mdpsolver_build, peers.mdpsolver_solve,
         "has no finite horizon: one call for each sweep from the values of the last; counted is the time its "
-        "own clock reports, which leaves out handing lists over; the policies are not read",
+        "own clock reports, which leaves out handing lists over but pays its set-up "
+        "at every sweep; the policies are not read",
         lambda model: model["seconds"],
     ),
     "mdptoolbox": Contender(

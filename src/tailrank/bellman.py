@@ -73,6 +73,11 @@ class Layout:
     products: int
 
     @property
+    def begins(self) -> np.ndarray:
+        """Where the tables of each step begin when they stand one after the other, [H + 1]."""
+        return np.concatenate([[0], np.cumsum([t.size for t in self.tables[:-1]])])
+
+    @property
     def entries(self) -> int:
         """Entries of all tables that carry actions."""
         return sum(t.size for t in self.tables[:-1])
@@ -85,11 +90,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class Induction:
-    """Result of the induction: the first step's values, and the actions of all steps if kept."""
+    """Result of the induction: the first step's values, and the actions of all tables in order, if kept."""
 
     layout: Layout
     start_values: np.ndarray
-    actions: tuple[np.ndarray, ...]
+    actions: np.ndarray
 
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
@@ -201,13 +206,14 @@ def induct(
     step_units = StepUnits(mdp, grid)
     values = np.zeros(tables[-1].stored)
     buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0)) for parity in (0, 1)]
-    kept: list[np.ndarray] = []
+    begins = plan.begins
+    kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
     for h in reversed(range(len(tables) - 1)):
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
         result = buffers[h % 2][: here.stored]
-        actions = np.empty(here.size if keep_actions else 0, dtype=action_type(mdp.n_actions))
+        actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
         tie = 1e-13 * float(np.diff(here.offset).max(initial=1))
         arguments = (
             mdp.n_actions, ptr, next_state, prob, step_units(h), no_bonus if bonus is None else bonus[h].ravel(),
@@ -217,8 +223,7 @@ def induct(
         work = np.diff(ptr[:: mdp.n_actions]) * np.diff(here.offset)
         over_states(kernels.backup, arguments, work)
         values = result
-        kept.append(actions)
-    return Induction(plan, values, tuple(reversed(kept)) if keep_actions else ())
+    return Induction(plan, values, kept)
 
 
 def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:

@@ -49,12 +49,12 @@ def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontie
 
 
 def _results(plans: Sequence[Plan]) -> Table:
-    columns = ["tau", "CVaR", "bounds on best", "budget", "VaR", "mean", "risk-neutral mean", "its CVaR"]
+    columns = ["tau", "CVaR", "best is", "budget", "VaR", "mean", "risk-neutral\nmean", "its\nCVaR"]
     claims = any(plan.claim is not None for plan in plans)
-    table = _table([*columns, "criterion's claim"] if claims else columns)
+    table = _table([*columns, "criterion\nclaims"] if claims else columns)
     for plan in plans:
         row = [
-            plan.tau, plan.cvar, f"{number(plan.lower)} .. {number(plan.upper)}", plan.budget, plan.var,
+            plan.tau, plan.cvar, _span(plan.lower, plan.upper), plan.budget, plan.var,
             plan.mean, plan.risk_neutral.mean, plan.risk_neutral.cvar,
         ]  # fmt: skip
         table.add_row(*map(number, [*row, plan.claim] if claims else row))
@@ -177,9 +177,8 @@ def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> Non
     out = _console()
     table = _table(["tau", "CVaR", "interval", "VaR", "mean", "confidence", "episodes", "method"])
     for row in results:
-        interval = f"{number(row['lower'])} .. {number(row['upper'])}"
         rest = (row[name] for name in ("var", "mean", "confidence", "episodes", "method"))
-        table.add_row(*map(number, (row["tau"], row["cvar"], interval, *rest)))
+        table.add_row(*map(number, (row["tau"], row["cvar"], _span(row["lower"], row["upper"]), *rest)))
     out.print(table)
     _notes(out, notes)
 
@@ -266,6 +265,10 @@ def number(value: object) -> str:
     return f"{value + 0.0:.6g}"
 
 
+def _span(lower: object, upper: object) -> str:
+    return number(lower) if lower == upper else f"{number(lower)} .. {number(upper)}"
+
+
 def _short(value: float) -> str:
     return f"{value + 0.0:.4g}"
 
@@ -275,15 +278,17 @@ def _gamma(discount: float) -> str:
 
 
 def _table(columns: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
 def _console() -> Console:
-    terminal = sys.stdout.isatty()
-    return Console(file=sys.stdout, width=None if terminal else PLAIN_WIDTH, highlight=False, markup=False)
+    out = Console(file=sys.stdout, highlight=False, markup=False)
+    # A number cut short is worse than a line that wraps.
+    out.width = max(out.width, PLAIN_WIDTH)
+    return out
 
 
 def _unicode(out: Console) -> bool:

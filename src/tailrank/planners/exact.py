@@ -115,13 +115,13 @@ class Job:
 
     def _policy(self, result: bellman.Induction, mean_actions: np.ndarray) -> BudgetPolicy:
         tables = self.layout.tables[:-1]
-        begins = np.concatenate([[0], np.cumsum([t.size for t in tables])])
+        begins = self.layout.begins
         return BudgetPolicy(
             grid=self.grid,
             budget=0,
             first=np.stack([t.first for t in tables]),
             offset=np.stack([t.offset + b for t, b in zip(tables, begins[:-1], strict=True)]),
-            actions=np.concatenate(result.actions),
+            actions=result.actions,
             elsewhere=mean_actions,
         )
 

@@ -1,0 +1,222 @@
+"""Brackets on CVaR* when rewards do not lie on a grid: refine until they are narrow enough.
+
+A pass at some spacing runs two inductions. Rewards rounded *up* give an upper bound on CVaR*. The policy
+that is optimal for rewards rounded to the *nearest* grid point is evaluated in the true MDP, which gives a
+lower bound whose error is of second order, so its grid may be coarser. Each pass also tells the next one
+which starting budgets can still be the best; larger ones are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from tailrank import bellman
+from tailrank.evaluation import LISTED_LIMIT, Evaluation, return_law
+from tailrank.grid import ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
+from tailrank.mdp import FiniteMDP
+from tailrank.planners.exact import Curve, Job, require_memory
+from tailrank.planners.risk_neutral import risk_neutral
+from tailrank.policy import BudgetPolicy, MarkovPolicy
+
+FIRST_CELLS = 512
+"""Budgets on the first, coarse grid of a bracketed solve."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop refining: tolerance is (absolute, relative to |CVaR|), one of them zero.
+
+    A CVaR near zero would make a relative tolerance impossible: it never asks for less than that fraction of
+    a hundredth of the range of returns.
+    """
+
+    tolerance: tuple[float, float]
+    bytes: int
+    seconds: float
+    began: float
+
+    def allowed(self, lower: float, upper: float, width: float) -> float:
+        """The widest bracket allowed around a CVaR in [lower, upper], for returns in a range of this width."""
+        nearest_to_zero = 0.0 if lower <= 0 <= upper else min(abs(lower), abs(upper))
+        return max(self.tolerance[0], self.tolerance[1] * max(nearest_to_zero, 0.01 * width))
+
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - (time.perf_counter() - self.began)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An MDP with what every pass over it shares."""
+
+    mdp: FiniteMDP
+    met: np.ndarray
+    mean_policy: MarkovPolicy
+    mean: float
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, mdp: FiniteMDP) -> Problem:
+        """Reachable states, the risk-neutral policy, and the range of returns, for `mdp`."""
+        mdp = mdp.merged()
+        policy, values = risk_neutral(mdp)
+        low, high = bellman.return_ranges(mdp)
+        return cls(mdp, bellman.reachable(mdp), policy, float(mdp.start @ values[0]), low, high)
+
+    @property
+    def width(self) -> float:
+        """Largest minus smallest possible return."""
+        states = self.mdp.start > 0
+        return float(self.high[0][states].max() - self.low[0][states].min())
+
+    def lattice(self) -> BudgetGrid | None:
+        """The grid on which the rewards lie, if there is one."""
+        mdp = self.mdp
+        rewards = []
+        for b in range(mdp.n_blocks):
+            met = self.met[b] if mdp.n_blocks > 1 else self.met[:-1].any(axis=0)
+            ptr, _, _, reward = mdp.rows(b)
+            rewards.append(reward[np.repeat(met, np.diff(ptr[:: mdp.n_actions]))])
+        return exact_grid(rewards, mdp.horizon, mdp.discount)
+
+    def grid(self, unit: float, rounding: Rounding) -> BudgetGrid:
+        """A grid of this spacing on which the most frequent reward is free of rounding."""
+        values, where = np.unique(self.mdp.reward, return_inverse=True)
+        usual = values[np.argmax(np.bincount(where, weights=self.mdp.prob))]
+        return rounded_grid(unit, float(usual), self.mdp.horizon, self.mdp.discount, rounding)
+
+
+@dataclass
+class Bracket:
+    """The best bounds so far at one tau."""
+
+    tau: float
+    lower: float = -np.inf
+    upper: float = np.inf
+    found: tuple[BudgetPolicy, Evaluation] | None = None
+
+    @property
+    def best(self) -> tuple[BudgetPolicy, Evaluation]:
+        """The policy that attains the lower bound, and its evaluation."""
+        if self.found is None:
+            raise RuntimeError("no pass has been run")
+        return self.found
+
+
+def refine_brackets(
+    problem: Problem, levels: tuple[float, ...], limits: Limits, unit: float | None
+) -> tuple[list[Bracket], Found, str]:
+    """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
+    brackets = [Bracket(tau) for tau in levels]
+    spacing = unit if unit is not None else (problem.width or 1.0) / FIRST_CELLS
+    found: Found | None = None
+    note = ""
+    while True:
+        started = time.perf_counter()
+        jobs = _jobs(problem, spacing, found)
+        for job in jobs:
+            require_memory(job, limits.bytes)
+        found = _pass(problem, jobs, brackets, found)
+        took = time.perf_counter() - started
+        excess = max(
+            (b.upper - b.lower) / max(limits.allowed(b.lower, b.upper, problem.width), 1e-300) for b in brackets
+        )
+        if unit is not None or excess <= 1.0:
+            break
+        spacing, note = _refine(problem, found, spacing, excess, took, limits)
+        if note:
+            break
+    return brackets, found, note
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a pass hands to the next: the optimistic curve so far, the largest budget that may still be the
+    best one, the law of the risk-neutral policy, and whether laws may be short enough to list."""
+
+    curve: Curve
+    most: float
+    neutral: Evaluation
+    listed_limit: int
+
+
+COARSER = 4
+"""Spacing of the policy's grid over that of the bound's: the policy's error is of second order."""
+
+
+def _jobs(problem: Problem, spacing: float, found: Found | None) -> tuple[Job, Job]:
+    """The two inductions of a pass: rewards rounded up (bound), rewards rounded to the nearest (policy)."""
+    mdp = problem.mdp
+    up, nearest = problem.grid(spacing, "up"), problem.grid(spacing * (COARSER if found else 1), "nearest")
+    stop = _stop(problem, spacing)
+    offset = float(sum(up.origin[stop:], start=Fraction(0)))
+    terminal = np.ceil((problem.high[stop] - offset) / spacing - ROUNDING_SLACK)
+    most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
+    bound = bellman.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
+    return Job(mdp, up, bound, keep_actions=False), Job(
+        mdp, nearest, bellman.layout(mdp, nearest, problem.met), keep_actions=True
+    )
+
+
+def _stop(problem: Problem, spacing: float) -> int:
+    """Where to stop rounding up step by step and grant the most that is left: the cheaper of the two errors."""
+    H = problem.mdp.horizon
+    left = np.where(problem.met, problem.high - problem.low, 0.0).max(axis=1)
+    return 1 + int(np.argmin((left + 0.5 * spacing * np.arange(H + 1))[1:]))
+
+
+def _pass(problem: Problem, jobs: tuple[Job, Job], brackets: list[Bracket], found: Found | None) -> Found:
+    """Run both inductions and tighten every bracket."""
+    optimistic, _ = jobs[0].run(problem.mean_policy.actions)
+    curve, policy = jobs[1].run(problem.mean_policy.actions)
+    limit = LISTED_LIMIT if found is None else found.listed_limit
+    plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
+    neutral, *laws = bellman.together(
+        [partial(return_law, play, problem.mdp, jobs[1].grid, limit) for play in (problem.mean_policy, *plays)]
+    )
+    slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit)
+    most = -np.inf
+    for bracket, play, evaluation in zip(brackets, plays, laws, strict=True):
+        tau = bracket.tau
+        objective = optimistic.objective(tau) + slack
+        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean)
+        limit = limit if evaluation.exact else 0
+        if neutral.cvar(tau) > evaluation.cvar(tau):
+            # From the largest budget on, the tables hold the risk-neutral actions throughout.
+            play, evaluation = policy.with_budget(curve.index[-1]), neutral  # type: ignore[union-attr]
+        if evaluation.cvar(tau) > bracket.lower:
+            bracket.lower, bracket.found = evaluation.cvar(tau), (play, evaluation)
+        bracket.upper = max(bracket.upper, bracket.lower)
+        if tau < 1.0:
+            most = max(most, float(optimistic.budget[objective >= bracket.lower].max(initial=-np.inf)))
+    most = max(most, float(optimistic.budget[0])) if np.isfinite(most) else float(optimistic.budget[-1])
+    return Found(found.curve.refined(optimistic) if found else optimistic, most, neutral, limit)
+
+
+def _refine(
+    problem: Problem, found: Found, spacing: float, excess: float, took: float, limits: Limits
+) -> tuple[float, str]:
+    """The next spacing, or why there is none."""
+    finer = spacing * min(0.5, max(0.8 / excess, 1 / 64))
+    while True:
+        jobs = _jobs(problem, finer, found)
+        growth = spacing / finer
+        if max(job.bytes for job in jobs) <= limits.bytes and took * growth <= limits.left():
+            return finer, ""
+        if growth < 1.5:
+            break
+        finer = spacing / max(1.4, growth / 2)
+    what = "memory" if max(job.bytes for job in jobs) > limits.bytes else "time"
+    amount = f"{limits.bytes / 2**30:.3g} GB" if what == "memory" else f"{limits.seconds:g} s"
+    return spacing, (
+        f"the bracket is {excess:.3g} times as wide as the tolerance: "
+        f"the {what} limit of {amount} was reached; "
+        f"raise --{'memory' if what == 'memory' else 'seconds'} or --tolerance"
+    )
