@@ -29,6 +29,9 @@ from tailrank.mdp import FiniteMDP
 
 T = TypeVar("T")
 
+PARTS_WORK = 50_000_000
+"""Products above which a step is cut into more parts than cores, so that none waits long for the last."""
+
 SERIAL_WORK = 200_000
 """Products below which a step is not worth dividing over threads."""
 
@@ -134,9 +137,8 @@ def reachable(mdp: FiniteMDP) -> np.ndarray:
     seen = np.zeros((mdp.horizon + 1, mdp.n_states), dtype=bool)
     seen[0] = mdp.start > 0
     for h in range(mdp.horizon):
-        ptr, next_state, prob, _ = mdp.rows(h)
-        per_state = np.diff(ptr[:: mdp.n_actions])
-        seen[h + 1, next_state[np.repeat(seen[h], per_state) & (prob > 0)]] = True
+        _, next_state, prob, _ = mdp.rows(h)
+        seen[h + 1, next_state[np.repeat(seen[h], mdp.rows_of_states(h)) & (prob > 0)]] = True
         if mdp.n_blocks == 1 and h and (seen[h + 1] == seen[h]).all():
             seen[h + 1 :] = seen[h]
             break
@@ -168,7 +170,7 @@ def layout(
         low, high = range_from(mdp, h, step_units(h), low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(_tables(low, top, met[h]))
-        products += int(np.diff(mdp.rows(h)[0][:: mdp.n_actions]) @ np.diff(tables[-1].offset))
+        products += int(mdp.rows_of_states(h) @ np.diff(tables[-1].offset))
     return Layout(tuple(reversed(tables)), products)
 
 
@@ -220,7 +222,7 @@ def induct(
             here.first, here.offset, here.pad, after.first, after.offset, after.pad, values, result, actions,
             no_action if at_ends is None else at_ends[h], tie,
         )  # fmt: skip
-        work = np.diff(ptr[:: mdp.n_actions]) * np.diff(here.offset)
+        work = mdp.rows_of_states(h) * np.diff(here.offset)
         over_states(kernels.backup, arguments, work)
         values = result
     return Induction(plan, values, kept)
@@ -241,7 +243,7 @@ def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: n
     if workers == 1 or total < SERIAL_WORK:
         kernel(0, n, *arguments)
         return
-    parts = 4 * workers
+    parts = workers * (1 if total < PARTS_WORK else 4)
     cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
     bounds = np.unique(np.concatenate([[0], cuts, [n]]))
     pool = _pool(workers)

@@ -19,7 +19,7 @@ from tailrank.evaluation import return_law
 from tailrank.mdp import FiniteMDP
 from tailrank.plan import Plan
 from tailrank.policy import Policy
-from tailrank.risk import ReturnLaw
+from tailrank.risk import ReturnLaw, dkw_bounds
 from tailrank.rollout import play
 
 if TYPE_CHECKING:
@@ -115,19 +115,3 @@ def _from_sample(
         method,
         law,
     )
-
-
-def dkw_bounds(returns: np.ndarray, tau: float, confidence: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    """Lower and upper bound on CVaR_tau that both hold with probability `confidence`."""
-    low, high = bounds
-    x = np.sort(np.asarray(returns, dtype=np.float64))
-    slack = 1e-9 * max(abs(low), abs(high))
-    if x[0] < low - slack or x[-1] > high + slack:
-        bad = x[0] if x[0] < low - slack else x[-1]
-        raise InputError(f"bounds = {bounds}: must hold every return, found {bad}")
-    n = x.size
-    e = min(1.0, float(np.sqrt(np.log(2.0 / (1.0 - confidence)) / (2.0 * n))))
-    kept = np.clip(np.minimum(np.arange(1, n + 1) / n, 1 - e) - np.arange(n) / n, 0.0, None)
-    worse = ReturnLaw.of(np.append(x, low), np.append(kept, e))
-    better = ReturnLaw.of(np.append(x, high), np.append(kept[::-1], e))
-    return worse.cvar(tau), better.cvar(tau)

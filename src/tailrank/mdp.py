@@ -151,6 +151,14 @@ class FiniteMDP:
         """The index (b S + s) A + a of the pair each row belongs to, [n]."""
         return np.repeat(np.arange(self.ptr.size - 1), np.diff(self.ptr))
 
+    @cached_property
+    def _rows_of_states(self) -> np.ndarray:
+        return np.diff(self.ptr[:: self.n_actions]).reshape(self.n_blocks, self.n_states)
+
+    def rows_of_states(self, h: int) -> np.ndarray:
+        """How many rows each state has at step h, [S]."""
+        return self._rows_of_states[h if self.n_blocks > 1 else 0]
+
     def rows(self, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows of step h: ptr [S A + 1] (from zero), next_state, prob, reward (undiscounted)."""
         pairs = self.n_states * self.n_actions

@@ -38,7 +38,7 @@ class Curve:
     def best(self, tau: float) -> int:
         """Position of the smallest budget that attains the maximum."""
         objective = self.objective(tau)
-        width = float(self.budget[-1] - self.budget[0]) / tau
+        width = float(self.budget[-1] - self.budget[0])
         return int(np.argmax(objective >= objective.max() - TIE * width))
 
     def refined(self, finer: Curve) -> Curve:

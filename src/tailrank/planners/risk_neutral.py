@@ -11,7 +11,7 @@ from tailrank.mdp import FiniteMDP
 from tailrank.policy import MarkovPolicy
 
 TIE = 1e-12
-"""Actions whose values differ by less than this (relative to the value) are tied; the lowest wins."""
+"""Actions whose values differ by less than this (relative to values and rewards) are tied; the lowest wins."""
 
 
 def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
@@ -22,7 +22,7 @@ def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
     for h in reversed(range(H)):
         q = action_values(mdp, h, values[h + 1])
         values[h] = q.max(axis=1)
-        scale = 1.0 + np.abs(values[h])
+        scale = np.abs(values[h]) + np.abs(mdp.scaled_rewards(h)).max()
         actions[h] = np.argmax(q >= (values[h] - TIE * scale)[:, None], axis=1)
     return MarkovPolicy(actions), values
 
