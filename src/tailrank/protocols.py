@@ -1,0 +1,83 @@
+"""What learners ask of an environment."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.lowrank import StepModel
+from tailrank.mdp import FiniteMDP
+from tailrank.rewards import RewardLaw
+
+
+class Episodic(Protocol):
+    """An environment that can be reset and played for H steps, many episodes at once.
+
+    Rewards follow known laws (`rewards`, on a grid); transitions are unknown to the learner. States are
+    seen through `group` [H] of [S]: the blocks of a block MDP, or every state its own.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        ...
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """The first state of every episode."""
+        ...
+
+    @property
+    def rewards(self) -> RewardLaw:
+        """The reward laws, known to the learner."""
+        ...
+
+    @property
+    def reward_of(self) -> tuple[np.ndarray, ...]:
+        """Law of every (group, action) at each step, [H] of [G, A]."""
+        ...
+
+    @property
+    def group(self) -> tuple[np.ndarray, ...]:
+        """The group of every state at each step, [H] of [S]."""
+        ...
+
+    @property
+    def truth(self) -> FiniteMDP:
+        """The true MDP on groups, for exact evaluation."""
+        ...
+
+    @property
+    def candidates(self) -> tuple[tuple[StepModel, ...], ...]:
+        """A realizable class of models for each of the H - 1 steps, or nothing."""
+        ...
+
+    def __hash__(self) -> int:
+        """Environments are told apart by identity."""
+        ...
+
+    def reset(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """First states [n]."""
+        ...
+
+    def step(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rewards [n], undiscounted, and next states [n]."""
+        ...
