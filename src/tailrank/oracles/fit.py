@@ -1,0 +1,147 @@
+"""What every oracle takes and gives: counts of the transitions of one step in, a fitted step out.
+
+The log-likelihood of a step is sum N(g, a, g') log sum_j phi_j(g, a) psi_j(g'), in nats over all transitions.
+An oracle for an infinite class has no |F|; in its place stands an effective number, log |F| = (number of
+free parameters) log n, which is how finely n transitions can tell its members apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.lowrank import StepModel
+
+CHUNK = 1 << 20
+"""Entries of phi and psi gathered at a time, so that memory does not grow with the data."""
+
+
+@dataclass(frozen=True)
+class SparseCounts:
+    """Transitions seen, each cell once and in order: pair [m] (g A + a), after [m] (g'), count [m] > 0."""
+
+    pair: np.ndarray
+    after: np.ndarray
+    count: np.ndarray
+    shape: tuple[int, int, int]
+
+    @classmethod
+    def of(
+        cls, states: np.ndarray, actions: np.ndarray, next_states: np.ndarray, shape: tuple[int, int, int]
+    ) -> SparseCounts:
+        """Counts of raw transitions: states, actions, next_states [n]."""
+        columns = [np.asarray(column) for column in (states, actions, next_states)]
+        for column, size, name in zip(columns, shape, ("states", "actions", "next_states"), strict=True):
+            if column.shape != columns[0].shape or column.ndim != 1:
+                raise InputError(f"{name}: must have shape {columns[0].shape[:1]} like states, found {column.shape}")
+            if column.size and not np.issubdtype(column.dtype, np.integer):
+                raise InputError(f"{name}: must be whole numbers, found {column.dtype}")
+            bad = np.flatnonzero((column < 0) | (column >= size))
+            if bad.size:
+                raise InputError(f"{name}[{bad[0]}] = {column[bad[0]]}: must lie in 0..{size - 1}")
+        cell = (columns[0].astype(np.int64) * shape[1] + columns[1]) * shape[2] + columns[2]
+        cells, count = np.unique(cell, return_counts=True)
+        return cls(cells // shape[2], cells % shape[2], count.astype(np.float64), shape)
+
+    @classmethod
+    def from_dense(cls, counts: np.ndarray) -> SparseCounts:
+        """Counts of a table [G, A, G']."""
+        table = np.asarray(counts, dtype=np.float64)
+        if table.ndim != 3 or 0 in table.shape:
+            raise InputError(f"counts: must be a table [G, A, G'] with no empty axis, found shape {table.shape}")
+        bad = np.argwhere(~(table >= 0.0) | ~np.isfinite(table))
+        if bad.size:
+            place = ", ".join(str(i) for i in bad[0])
+            raise InputError(f"counts[{place}] = {table[tuple(bad[0])]}: must be finite and not negative")
+        cells = np.flatnonzero(table)
+        after = table.shape[2]
+        return cls(cells // after, cells % after, table.ravel()[cells], (table.shape[0], table.shape[1], after))
+
+    @property
+    def total(self) -> float:
+        """Number of transitions, n."""
+        return float(self.count.sum())
+
+    def place(self, i: int) -> tuple[int, int, int]:
+        """(g, a, g') of entry i."""
+        return int(self.pair[i]) // self.shape[1], int(self.pair[i]) % self.shape[1], int(self.after[i])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted step, its log-likelihood, the log-likelihood after each pass, and whether the search ended by itself."""
+
+    step: StepModel
+    log_likelihood: float
+    trace: np.ndarray
+    converged: bool
+
+
+class MleOracle(Protocol):
+    """Fits one step of a model to counts."""
+
+    def fit(self, counts: np.ndarray | SparseCounts, *, rng: np.random.Generator, warm: StepModel | None = None) -> Fit:
+        """The most likely step of the class (or the best that was found), given counts [G, A, G']."""
+        ...
+
+    def dimension(self, shape: tuple[int, int, int]) -> int:
+        """d, the rank of the steps that are fitted to counts of this shape."""
+        ...
+
+    def log_class_size(self, n: float, shape: tuple[int, int, int]) -> float:
+        """log |F| for n transitions of this shape, exact for a finite class."""
+        ...
+
+
+def sparse(counts: np.ndarray | SparseCounts) -> SparseCounts:
+    """Checked counts, whichever form they came in."""
+    if not isinstance(counts, SparseCounts):
+        return SparseCounts.from_dense(counts)
+    bad = np.flatnonzero(~(counts.count > 0.0) | ~np.isfinite(counts.count))
+    if bad.size:
+        place = ", ".join(str(i) for i in counts.place(int(bad[0])))
+        raise InputError(f"counts[{place}] = {counts.count[bad[0]]}: must be finite and positive")
+    cell = counts.pair * counts.shape[2] + counts.after
+    if np.any(np.diff(cell) <= 0):
+        i = int(np.flatnonzero(np.diff(cell) <= 0)[0]) + 1
+        raise InputError(f"counts: entry {i} is not after entry {i - 1}, expected each (g, a, g') once and in order")
+    pairs, after = counts.shape[0] * counts.shape[1], counts.shape[2]
+    if cell.size and not (
+        counts.pair[0] >= 0 and counts.pair[-1] < pairs and 0 <= counts.after.min() <= counts.after.max() < after
+    ):
+        raise InputError(f"counts: an index lies outside the shape {counts.shape}")
+    return counts
+
+
+def log_likelihood(step: StepModel, counts: np.ndarray | SparseCounts) -> float:
+    """sum N log P over all transitions, -inf when the step excludes one of them."""
+    data = sparse(counts)
+    phi = step.phi.reshape(-1, step.phi.shape[-1])
+    emission = np.ascontiguousarray(step.psi.T)
+    width = max(CHUNK // phi.shape[1], 1)
+    total = 0.0
+    for begin in range(0, data.count.size, width):
+        part = slice(begin, begin + width)
+        likely = np.einsum("ij,ij->i", phi[data.pair[part]], emission[data.after[part]])
+        with np.errstate(divide="ignore"):
+            total += float(data.count[part] @ np.log(likely))
+    return total
+
+
+def check_warm(warm: StepModel, shape: tuple[int, int, int], rank: int) -> None:
+    """Raise unless `warm` is a step of this shape and rank."""
+    found, wanted = (warm.phi.shape, warm.psi.shape), ((*shape[:2], rank), (rank, shape[2]))
+    if found != wanted:
+        raise InputError(
+            f"warm: phi and psi must have shapes {wanted[0]} and {wanted[1]}, found {found[0]}, {found[1]}"
+        )
+    warm.check("warm")
+
+
+def parameters_log(free: float, n: float) -> float:
+    """log |F| of a class with so many free parameters, for n transitions."""
+    return free * math.log(max(n, 2.0))
