@@ -56,11 +56,7 @@ def test_random_bytes(suffix, data, tmp_path):
 @example(text='"')
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
 def test_random_rows_after_a_good_header(suffix, text, tmp_path):
-    head = (
-        "step,state,action,next_state,probability,reward\n"
-        if suffix == ".csv"
-        else '{"horizon": 2, "rows": [['
-    )
+    head = "step,state,action,next_state,probability,reward\n" if suffix == ".csv" else '{"horizon": 2, "rows": [['
     check(tmp_path / f"m{suffix}", (head + text + ("" if suffix == ".csv" else "]]}")).encode())
 
 
@@ -73,9 +69,7 @@ def test_truncated_files(kind, at, whole, tmp_path):
 
 
 @FUZZ
-@given(
-    flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), min_size=1, max_size=3)
-)
+@given(flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), min_size=1, max_size=3))
 @pytest.mark.parametrize("kind", [*SUFFIXES, "plain.npz"])
 def test_flipped_bits(kind, flips, whole, tmp_path):
     data = bytearray(whole[kind])

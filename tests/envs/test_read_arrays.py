@@ -60,9 +60,7 @@ def test_both_axis_orders_with_every_reward_shape(read, kernel, given, full):
 def test_as_many_states_as_actions_asks_for_the_order(read):
     square = rng.dirichlet(np.ones(3), size=(3, 3))
     reward = rng.normal(size=(3, 3, 3))
-    with pytest.raises(
-        InputError, match=r"m\.npz: P: has shape \[3, 3, 3\].*--axis-order state-first\|action-first"
-    ):
+    with pytest.raises(InputError, match=r"m\.npz: P: has shape \[3, 3, 3\].*--axis-order state-first\|action-first"):
         read(P=square, R=reward)
     first = read({"axis_order": "state-first"}, P=square, R=reward).mdp
     second = read({"axis_order": "action-first"}, P=by_action(square), R=by_action(reward)).mdp
@@ -84,9 +82,7 @@ def test_all_zero_pairs_are_not_available(read):
 
 
 def test_labels_start_and_settings_from_the_file(read):
-    source = read(
-        {"horizon": None}, P=P, R=R, start=np.array("b"), horizon=5, discount=0.5, states=list("abcd"), x=1
-    )
+    source = read({"horizon": None}, P=P, R=R, start=np.array("b"), horizon=5, discount=0.5, states=list("abcd"), x=1)
     mdp = source.mdp
     assert (mdp.labels, mdp.horizon, mdp.discount, mdp.start.tolist()) == (
         tuple("abcd"),
@@ -143,9 +139,7 @@ def test_a_huge_declared_shape_is_refused_before_its_data(tmp_path):
     np.lib.format.write_array_header_1_0(head, declared)
     with zipfile.ZipFile(tmp_path / "m.npz", "w") as out:
         out.writestr("P.npy", head.getvalue())
-    with pytest.raises(
-        InputError, match=r"P: has shape \[1000000, 10, 1000000\] and takes 80000000000000 bytes"
-    ):
+    with pytest.raises(InputError, match=r"P: has shape \[1000000, 10, 1000000\] and takes 80000000000000 bytes"):
         read_mdp(tmp_path / "m.npz", horizon=2)
 
 

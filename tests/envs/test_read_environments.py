@@ -82,9 +82,7 @@ def test_slippery_cliff_keeps_outcomes_that_differ_in_reward():
     rewards = {}
     for k, r in zip(key, table["reward"].tolist()):
         rewards.setdefault(k, set()).add(r)
-    assert (
-        sum(len(r) > 1 for r in rewards.values()) == sum_of_different_rewards("CliffWalkingSlippery-v1") > 0
-    )
+    assert sum(len(r) > 1 for r in rewards.values()) == sum_of_different_rewards("CliffWalkingSlippery-v1") > 0
 
 
 def sum_of_different_rewards(name):
@@ -110,9 +108,7 @@ def test_rows_agree_with_the_running_environment():
     mdp = read_mdp("CliffWalkingSlippery-v1", horizon=20).mdp
     rows = {}
     table = mdp.table()
-    for s, a, t, p, r in zip(
-        *(table[k].tolist() for k in ("state", "action", "next_state", "probability", "reward"))
-    ):
+    for s, a, t, p, r in zip(*(table[k].tolist() for k in ("state", "action", "next_state", "probability", "reward"))):
         rows.setdefault((s, a), {})[(t, r)] = rows.get((s, a), {}).get((t, r), 0) + p
     env = gym.make("CliffWalkingSlippery-v1")
     state, _ = env.reset(seed=3)
@@ -190,9 +186,7 @@ def test_a_start_law_is_checked(table, law, message):
 def test_failures_of_foreign_code_are_one_line(table, monkeypatch, capfd):
     with pytest.raises(InputError, match=r"^Fake0-v0: failed with ZeroDivisionError: the pump$"):
         read_mdp(table(None, entry_point=Broken))
-    with pytest.raises(
-        InputError, match="import no_such_package: failed with ModuleNotFoundError: No module named"
-    ):
+    with pytest.raises(InputError, match="import no_such_package: failed with ModuleNotFoundError: No module named"):
         read_mdp("FrozenLake-v1", imports=["no_such_package"])
     with pytest.raises(InputError, match="import no_such_package: failed with ModuleNotFoundError"):
         read_mdp("no_such_package:FrozenLake-v1")
@@ -203,9 +197,7 @@ def test_failures_of_foreign_code_are_one_line(table, monkeypatch, capfd):
 
 @pytest.mark.parametrize(("name", "near"), [("frozenlake-v1", "FrozenLake-v1"), ("Taxi-v3", "Taxi-v4")])
 def test_unknown_ids_suggest_the_nearest(name, near):
-    with pytest.raises(
-        InputError, match=rf"'{name}': is neither .* nor a known .*did you mean '{near}'.*--import"
-    ):
+    with pytest.raises(InputError, match=rf"'{name}': is neither .* nor a known .*did you mean '{near}'.*--import"):
         read_mdp(name)
     with pytest.raises(InputError, match="index_base = 1: the states of an environment are numbered from 0"):
         read_mdp("FrozenLake-v1", index_base=1)
@@ -220,9 +212,7 @@ def test_icu_sepsis(capfd):
     dynamics = make("Sepsis/ICU-Sepsis-v2").unwrapped.dynamics
     np.testing.assert_allclose(mdp.start, dynamics["d_0"], atol=1e-15)
     available = (np.diff(mdp.ptr) > 0).reshape(716, 25)
-    assert [np.flatnonzero(row).tolist() for row in available] == [
-        sorted(a) for a in dynamics["admissible_actions"]
-    ]
+    assert [np.flatnonzero(row).tolist() for row in available] == [sorted(a) for a in dynamics["admissible_actions"]]
     # Death and survival end an episode; in the table they pay nothing and lead to the state after the end.
     rows = np.isin(mdp.pair // 25, (713, 714, 715))
     assert set(mdp.next_state[rows].tolist()) == {715}

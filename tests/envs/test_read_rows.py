@@ -26,9 +26,7 @@ def read(tmp_path):
 
 
 def test_numbered_from_one_with_the_published_header_in_any_order(read):
-    source = read(
-        "reward,idoutcome,IdStateFrom,idaction, idstateto,probability\n-2.5,1,2,1,1,0.25\n1,2,2,1,2,0.75\n"
-    )
+    source = read("reward,idoutcome,IdStateFrom,idaction, idstateto,probability\n-2.5,1,2,1,1,0.25\n1,2,2,1,2,0.75\n")
     mdp = source.mdp
     assert source.name == "m"
     assert (mdp.labels, mdp.action_labels, mdp.absorbing) == ((1, 2), (1,), (0,))
@@ -48,15 +46,11 @@ def test_numbered_from_zero_where_a_zero_occurs(read):
 
 
 def test_index_base_one_refuses_a_zero_with_its_line(read):
-    with pytest.raises(
-        InputError, match=r"m\.csv: next_state = 0 on line 3: must be at least 1 \(--index-base 1\)"
-    ):
+    with pytest.raises(InputError, match=r"m\.csv: next_state = 0 on line 3: must be at least 1 \(--index-base 1\)"):
         read(HEAD + "1,1,1,1,5\n2,1,0,1,5\n", index_base="1")
     with pytest.raises(InputError, match=r"action = -1 on line 2: must be at least 0"):
         read(HEAD + "1,-1,1,1,5\n")
-    with pytest.raises(
-        InputError, match=r"state = 'x' on line 2: must be a whole number when the index base is 1"
-    ):
+    with pytest.raises(InputError, match=r"state = 'x' on line 2: must be a whole number when the index base is 1"):
         read(HEAD + "x,1,1,1,5\n", index_base=1)
 
 
@@ -170,9 +164,7 @@ def test_missing_options_and_files(read, tmp_path):
 
 def test_normalised_probabilities_are_noted(read):
     source = read(HEAD + "1,1,1,0.3333333,0\n1,1,2,0.6666666,0\n2,1,2,1,0\n")
-    assert (
-        source.notes[-1] == "probabilities normalised at 1 state-action pair (they summed to 1 within 1e-07)"
-    )
+    assert source.notes[-1] == "probabilities normalised at 1 state-action pair (they summed to 1 within 1e-07)"
     assert source.mdp.prob[:2].sum() == pytest.approx(1, abs=1e-15)
 
 

@@ -61,9 +61,7 @@ def mdps(draw, one_reward=False):
 def test_rows_round_trip_exactly(mdp, suffix, tmp_path):
     path = tmp_path / f"x{suffix}"
     write_mdp(mdp, path)
-    given_again = (
-        {} if suffix == ".json" else {"horizon": mdp.horizon, "discount": mdp.discount, "start": mdp.start}
-    )
+    given_again = {} if suffix == ".json" else {"horizon": mdp.horizon, "discount": mdp.discount, "start": mdp.start}
     found = read_mdp(path, **given_again).mdp
     if suffix != ".json" and mdp.labels[0] not in (0, 1):
         # Names get their order from rows: those of absorbing states may have to be written out.
@@ -95,9 +93,7 @@ def test_arrays_add_up_equal_outcomes_and_refuse_different_rewards(tmp_path):
     assert found.prob.tolist() == [1.0, 0.5, 0.5]
     assert found.reward.tolist() == [0.0, 2.0, 0.0]
     unlike = FiniteMDP.from_rows([1, 1], [0, 0], [0, 0], [0.5, 0.5], [2.0, 3.0], horizon=2, labels=("p", "q"))
-    with pytest.raises(
-        InputError, match=r"state q, action 0, next state p: .*different rewards.*use \.csv or \.json"
-    ):
+    with pytest.raises(InputError, match=r"state q, action 0, next state p: .*different rewards.*use \.csv or \.json"):
         write_mdp(unlike, tmp_path / "y.npz")
     assert not (tmp_path / "y.npz").exists()
 
@@ -110,9 +106,7 @@ def test_states_and_actions_without_rows_survive_in_json_and_are_refused_in_csv(
         write_mdp(mdp, tmp_path / "x.csv")
 
 
-@pytest.mark.parametrize(
-    "labels", [("1", "2"), (" a", "b"), ("a", "a"), (1.5, 2), (True, 0), ("a\nb", "c"), ("", "b")]
-)
+@pytest.mark.parametrize("labels", [("1", "2"), (" a", "b"), ("a", "a"), (1.5, 2), (True, 0), ("a\nb", "c"), ("", "b")])
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".npz"])
 def test_labels_that_would_change_are_refused(labels, suffix, tmp_path):
     mdp = FiniteMDP.from_rows([0, 1], [0, 0], [1, 0], [1.0, 1.0], [0.0, 1.0], horizon=2, labels=labels)

@@ -1,0 +1,66 @@
+"""The environments for learners as Gymnasium environments; importing this module registers them.
+
+    import gymnasium, tailrank.envs.gym
+    gymnasium.make("tailrank/RiskyLock-v0", horizon=10)
+
+or, without the import, `gymnasium.make("tailrank.envs.gym:tailrank/RiskyLock-v0")`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tailrank.envs.episodic import Episodic
+from tailrank.envs.registry import make_episodic
+
+IDS = {
+    "tailrank/RiskyLock-v0": "risky-lock",
+    "tailrank/RandomLowRank-v0": "random-lowrank",
+    "tailrank/RiskyShortcut-v0": "risky-shortcut",
+    "tailrank/Decoy-v0": "decoy",
+}
+
+
+class EpisodicEnv(gymnasium.Env[np.int64, np.int64]):
+    """One episode at a time of an `Episodic`: observations are states, the episode terminates after H steps."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
+
+    def __init__(self, environment: str | Episodic = "risky-lock", render_mode: str | None = None, **settings: Any):
+        self.episodic = environment if isinstance(environment, Episodic) else make_episodic(environment, **settings)
+        self.render_mode = render_mode
+        self.observation_space = spaces.Discrete(self.episodic.n_states)
+        self.action_space = spaces.Discrete(self.episodic.n_actions)
+        self._h = self.episodic.horizon
+        self._states = np.zeros(1, dtype=np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """The first state, and {"step": 0}."""
+        super().reset(seed=seed)
+        self._h, self._states = 0, self.episodic.reset(1, self.np_random)
+        return np.int64(self._states[0]), {"step": 0}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """State, reward, terminated (after H steps), False, and the number of steps played."""
+        if self._h >= self.episodic.horizon:
+            raise gymnasium.error.ResetNeeded(f"step {self._h}: the episode is over (or was never begun), reset first")
+        reward, self._states = self.episodic.step(self._h, self._states, np.array([action]), self.np_random)
+        self._h += 1
+        over = self._h == self.episodic.horizon
+        return np.int64(self._states[0]), float(reward[0]), over, False, {"step": self._h}
+
+
+def register() -> None:
+    """Tell Gymnasium the ids, unless it knows them."""
+    for name, environment in IDS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point="tailrank.envs.gym:EpisodicEnv", kwargs={"environment": environment})
+
+
+register()
