@@ -1,0 +1,1 @@
+"""Learners: from episodes to a policy."""

@@ -1,0 +1,64 @@
+"""Which model class a learner fits, by name: the oracles of every step for an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.oracles.block import BlockEM
+from tailrank.oracles.finite_class import FiniteClass
+from tailrank.oracles.fit import MleOracle
+from tailrank.oracles.latent_em import LatentEM
+from tailrank.oracles.tabular import TabularCounts
+from tailrank.protocols import Episodic
+
+MODELS = ("class", "counts", "em", "block")
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A class of models by name.
+
+    "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
+    (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
+    """
+
+    name: str
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of(self.name, "model", MODELS)
+        if self.name in ("em", "block"):
+            if self.rank is None:
+                raise InputError(f"rank: must be given for model {self.name!r}")
+            checks.whole(self.rank, "rank")
+        elif self.rank is not None:
+            raise InputError(f"rank = {self.rank}: is only for the models em and block, not for {self.name!r}")
+
+    @property
+    def decoder(self) -> bool:
+        """Whether states are seen through the environment's known groups."""
+        return self.name == "class"
+
+    def make(self, env: Episodic) -> list[MleOracle]:
+        """The H - 1 oracles."""
+        return _make(self, env)
+
+
+@lru_cache(maxsize=8)
+def _make(choice: ModelChoice, env: Episodic) -> list[MleOracle]:
+    if choice.name == "class":
+        if env.horizon > 1 and not env.candidates:
+            raise InputError(f"model = 'class': {env.name} has no finite class of models; use counts, em or block")
+        return [FiniteClass(models) for models in env.candidates]
+    rank = choice.rank or 0
+    if rank > env.n_states:
+        raise InputError(f"rank = {rank}: must be at most the number of states, {env.n_states}")
+    makers: dict[str, Callable[[], MleOracle]] = {
+        "counts": TabularCounts, "em": lambda: LatentEM(rank), "block": lambda: BlockEM(rank),
+    }  # fmt: skip
+    oracle = makers[choice.name]()
+    return [oracle] * (env.horizon - 1)

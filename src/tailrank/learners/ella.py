@@ -1,0 +1,47 @@
+"""ELLA (Algorithm 3): ELA whose planner is CVaR-LSVI (Algorithm 2), for every starting budget.
+
+The learned model is used only through its features and its samples. The plan that comes back is written out
+on the groups that can occur, so that it is played, stored and evaluated like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank.bellman import action_type
+from tailrank.learners.ela import GroupPlanner
+from tailrank.lowrank import LowRankModel
+from tailrank.planners.cvar_lsvi import CvarLsvi, GroupModel
+from tailrank.planners.latent import LatentPlan
+from tailrank.protocols import Episodic
+
+
+def lsvi_planner(
+    *,
+    iterations: int = 60,
+    evaluations: int = 100,
+    beta: float = 0.1,
+    variant: str = "factored",
+    clip: str = "corrected",
+) -> GroupPlanner:
+    """CVaR-LSVI as ELA's planner: T1 `iterations`, T2 `evaluations`, beta on the scale where a step pays at most 1."""
+
+    def plan(
+        model: LowRankModel, env: Episodic, law_of: tuple[np.ndarray, ...], bonus: list[np.ndarray],
+        tau: float, start: int, rng: np.random.Generator,
+    ) -> LatentPlan:  # fmt: skip
+        top, C = env.rewards.top, env.rewards.n_budgets
+        simulated = GroupModel(model, law_of, env.rewards.laws, [b * top for b in bonus], start)
+        algorithm = CvarLsvi(iterations, evaluations, beta * top, variant=variant, clip=clip)
+        found = algorithm.plan(simulated, tau=tau, rng=rng)
+        kind = action_type(env.n_actions)
+        actions = []
+        for h in range(model.horizon):
+            G = model.groups(h)
+            groups, budgets = np.repeat(np.arange(G), C), np.tile(np.arange(C), G)
+            actions.append(found.policy.act(h, groups, budgets).reshape(G, C).astype(kind))
+        curve = np.zeros(C)
+        curve[found.budgets] = found.values
+        return LatentPlan(tuple(actions), found.budget, float(found.objective.max()), curve)
+
+    return plan

@@ -1,0 +1,105 @@
+"""The driver: run a learner on an environment, iteration by iteration, with exact regret where it can be.
+
+    for state, row in train(ELA(tau=0.1, oracles=ModelChoice("class")), env, iterations=200, seed=0):
+        print(row["episodes"], row["cvar"])
+
+Regret is the paper's: the sum over k of CVaR* - CVaR(R(pi^k, c^k)), of the plans, not of the episodes that
+were played to learn (they end in uniform actions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.evaluation import Evaluation, return_law
+from tailrank.learners.ela import ELA, State
+from tailrank.mdp import FiniteMDP
+from tailrank.planners.latent import LatentPlan
+from tailrank.policy import BudgetPolicy
+from tailrank.protocols import Episodic
+from tailrank.solver import solve
+from tailrank.streams import Streams
+
+Row = dict[str, float | int | bool | None]
+LARGEST_RAW = 20_000_000
+
+
+def train(
+    learner: ELA, env: Episodic, *, iterations: int, seed: int, state: State | None = None, judge: Judge | None = None
+) -> Iterator[tuple[State, Row]]:
+    """States and rows after each iteration, from the first one (or from `state` on) to `iterations`."""
+    streams = Streams(seed)
+    last = checks.whole(iterations, "iterations")
+    state = learner.init(env) if state is None else state
+    judge = Judge.of(learner, env) if judge is None else judge
+    while state.k < last:
+        state, info = learner.step(state, env, streams)
+        row: Row = {
+            "k": state.k, "episodes": state.episodes, "steps": state.steps,
+            "cvar": judge.cvar(state.plan), "objective": info.objective, "bonus": info.bonus_mean,
+            "saturated": info.saturated, "log_likelihood": info.log_likelihood, "converged": info.converged,
+        }  # fmt: skip
+        yield state, row
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Evaluates plans exactly in the true MDP of the environment. `star` is CVaR*."""
+
+    tau: float
+    env: Episodic
+    truth: FiniteMDP
+    star: float
+    decoder: bool
+
+    @classmethod
+    def of(cls, learner: ELA, env: Episodic) -> Judge:
+        """The judge of a learner's plans; `star` comes from the exact planner."""
+        truth = env.truth if learner.oracles.decoder else raw_truth(env)
+        return cls(learner.tau, env, truth, solve(env.truth, tau=learner.tau).cvar, learner.oracles.decoder)
+
+    def policy(self, plan: LatentPlan) -> BudgetPolicy:
+        """The plan as a policy of the true MDP."""
+        return plan.policy(self.env.rewards)
+
+    def law(self, plan: LatentPlan) -> Evaluation:
+        """The exact law of what the plan earns."""
+        return return_law(self.policy(plan), self.truth)
+
+    def cvar(self, plan: LatentPlan | None) -> float | None:
+        """The exact CVaR of the plan."""
+        return None if plan is None else self.law(plan).cvar(self.tau)
+
+
+def raw_truth(env: Episodic) -> FiniteMDP:
+    """The true MDP on states, from the one on groups: every group emits its states uniformly."""
+    if all(np.array_equal(g, np.arange(env.truth.n_states)) for g in env.group):
+        return env.truth
+    columns: list[list[np.ndarray]] = [[] for _ in range(6)]
+    S, A, H = env.n_states, env.n_actions, env.horizon
+    if H * S * A * S > LARGEST_RAW:
+        raise checks.InputError(
+            f"states = {S}: the true MDP on single states is too large to evaluate a model of single states "
+            "exactly; use model 'class', which sees groups"
+        )
+    for h in range(H):
+        ptr, next_group, prob, _ = env.truth.rows(h)
+        reward = env.truth.scaled_rewards(h)
+        after = env.group[h + 1] if h + 1 < H else env.group[h]
+        sizes = np.bincount(after, minlength=env.truth.n_states)
+        for s in range(S):
+            for a in range(A):
+                k = env.group[h][s] * A + a
+                for row in range(ptr[k], ptr[k + 1]):
+                    members = np.flatnonzero(after == next_group[row]) if h + 1 < H else np.array([s])
+                    share = prob[row] / (sizes[next_group[row]] if h + 1 < H else 1)
+                    for column, value in zip(columns, (h, s, a, members, share, reward[row]), strict=True):
+                        column.append(np.broadcast_to(value, members.shape))
+    step, state, action, next_state, probability, rewards = (np.concatenate(c) for c in columns)
+    return FiniteMDP.from_rows(
+        state, action, next_state, probability, rewards, step=step, start=env.start, n_states=S, n_actions=A
+    )
