@@ -1,4 +1,4 @@
-"""The command line: `tailrank solve`, `import`, `export`, `evaluate`, `show`.
+"""The command line: `tailrank solve`, `import`, `export`, `evaluate`, `show`, `train`, `theory`.
 
 Only click is imported at the top, so that `tailrank --help` answers at once. Bad input of any kind ends
 with one line on stderr and exit code 2.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import tailrank
+from tailrank import cli_train
 from tailrank.cli_errors import Failure, Group
 
 if TYPE_CHECKING:
@@ -275,3 +276,7 @@ def show(policy: str, step: int | None, state: int | None, rows: int) -> None:
     from tailrank.storage import load
 
     view.policy_table(load(policy), step=step, state=state, rows=rows)
+
+
+for command in (cli_train.train, cli_train.theory):
+    main.add_command(command)

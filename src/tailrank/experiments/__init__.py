@@ -1,0 +1,1 @@
+"""Runs of learners that can be stopped, resumed and measured."""

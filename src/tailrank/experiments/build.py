@@ -1,0 +1,94 @@
+"""From a configuration to the things that run: the environment, the learner, the judge."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.checks import InputError, did_you_mean, whole
+from tailrank.envs import Episodic, from_mdp, make_episodic, read_mdp
+from tailrank.experiments.config import RunConfig
+from tailrank.learners.choices import ModelChoice
+from tailrank.learners.ela import ELA, GroupPlanner, State, exact_planner
+from tailrank.learners.output import OutputRule
+from tailrank.schedules import Schedule
+from tailrank.streams import Streams
+from tailrank.training import Judge
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that a run needs. `fresh` is the state before the first iteration."""
+
+    config: RunConfig
+    env: Episodic
+    learner: ELA
+    fresh: State
+    rule: OutputRule
+    streams: Streams
+    digest: str
+
+    def judge(self) -> Judge:
+        """The judge of the plans; finds CVaR*, which may take a while."""
+        return Judge.of(self.learner, self.env)
+
+
+def environment(config: RunConfig) -> Episodic:
+    """The environment of a run."""
+    if config.named:
+        return make_episodic(config.environment, **config.settings)
+    read = read_mdp(
+        config.environment, horizon=config.horizon, discount=config.discount, start=config.start,
+        index_base=config.index_base, axis_order=config.axis_order, imports=config.imports,
+    )  # fmt: skip
+    return from_mdp(read.mdp, config.upsilon, name=read.name)
+
+
+def setup(config: RunConfig, env: Episodic | None = None) -> Setup:
+    """What the configuration describes; raises where it does not fit the environment."""
+    env = environment(config) if env is None else env
+    name = config.model or ("class" if env.candidates else "counts")
+    schedule = Schedule(config.alpha_scale, config.lam_scale, config.cap, config.log)  # type: ignore[arg-type]
+    learner = ELA(
+        config.tau, ModelChoice(name, config.rank), schedule, _planner(config),
+        config.collect, config.share, config.batch,  # type: ignore[arg-type]
+    )  # fmt: skip
+    learner.oracles.make(env)
+    fresh = learner.init(env)
+    if config.share and len({c.shape for c in fresh.seen.counts}) > 1:
+        raise InputError("share: needs the same groups at every step, this environment has others at some steps")
+    rule = OutputRule(config.output, config.output_episodes)
+    return Setup(config, env, learner, fresh, rule, Streams(config.seed), _digest(env))
+
+
+def _planner(config: RunConfig) -> GroupPlanner:
+    if config.algorithm == "ela":
+        return exact_planner
+    from tailrank.learners.ella import lsvi_planner
+
+    known = list(inspect.signature(lsvi_planner).parameters)
+    for name in config.planner:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise InputError(f"planner.{name}: is no setting of the planner, which has {', '.join(known)}{near}")
+    return lsvi_planner(**config.planner)
+
+
+def iterations_for(episodes: int, config: RunConfig, env: Episodic) -> int:
+    """The smallest number of iterations that play at least so many episodes."""
+    each = config.batch * (1 if config.collect == "episode" else env.horizon)
+    return math.ceil(whole(episodes, "episodes") / each)
+
+
+def _digest(env: Episodic) -> str:
+    """SHA-256 of the true MDP and the groups: a file that changed is another environment."""
+    digest = hashlib.sha256()
+    truth = env.truth
+    for array in (truth.ptr, truth.next_state, truth.prob, truth.reward, truth.start, *env.group):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(f"{truth.horizon} {truth.discount!r} {env.rewards.grid.unit}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,214 @@
+"""What a run is, as plain data, and the same as a TOML file.
+
+The checksum is of the values: two files that say the same in another order describe the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.envs import ENVIRONMENTS
+from tailrank.learners.choices import MODELS
+from tailrank.learners.output import RULES
+from tailrank.schedules import PRACTICAL, Schedule
+
+ALGORITHMS = ("ela", "ella")
+COLLECTS = ("printed", "rollins", "episode")
+READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
+"""How an MDP is read from a source; environments with a name have `settings` instead."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run. Every value is checked when it is made; None leaves the choice to the environment.
+
+    environment: a name (`settings` are its own), or a file or Gymnasium id that `tailrank solve` reads.
+    stop_cvar: stop as soon as the exact CVaR of a plan reaches this. planner: settings of CVaR-LSVI (ella).
+    """
+
+    environment: str
+    iterations: int
+    tau: float = 0.1
+    algorithm: str = "ela"
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    horizon: int | None = None
+    discount: float | None = None
+    start: str | None = None
+    upsilon: float | None = None
+    index_base: str = "auto"
+    axis_order: str = "auto"
+    imports: tuple[str, ...] = ()
+    model: str | None = None
+    rank: int | None = None
+    collect: str = "rollins"
+    share: bool = False
+    batch: int = 1
+    alpha_scale: float = PRACTICAL.alpha_scale
+    lam_scale: float = PRACTICAL.lam_scale
+    cap: str | float = "corrected"
+    log: str = "corrected"
+    output: str = "best"
+    output_episodes: int = 1000
+    checkpoint_every: int = 25
+    stop_cvar: float | None = None
+    planner: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in NUMBERS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or (isinstance(value, str) and name != "cap"):
+                raise InputError(f"{name} = {value!r}: must be a number")
+        values = {
+            "tau": checks.tail_level(self.tau), "seed": checks.whole(self.seed, "seed", least=0),
+            "imports": self._imports(), "start": None if self.start is None else str(self.start),
+            "index_base": checks.one_of(str(self.index_base), "index_base", ("auto", "0", "1")),
+        }  # fmt: skip
+        for name in ("iterations", "batch", "output_episodes", "checkpoint_every"):
+            values[name] = checks.whole(getattr(self, name), name)
+        for name in ("horizon", "rank"):
+            if getattr(self, name) is not None:
+                values[name] = checks.whole(getattr(self, name), name)
+        for name in ("alpha_scale", "lam_scale", "stop_cvar", "upsilon"):
+            if getattr(self, name) is not None:
+                values[name] = checks.number(getattr(self, name), name)
+        if self.discount is not None:
+            values["discount"] = checks.discount_factor(self.discount)
+        if not isinstance(self.cap, str):
+            values["cap"] = checks.number(self.cap, "cap")
+        self._check_names()
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        Schedule(self.alpha_scale, self.lam_scale, self.cap, self.log)  # type: ignore[arg-type]
+        if self.upsilon is not None and self.upsilon <= 0:
+            raise InputError(f"upsilon = {self.upsilon}: must be positive")
+        if self.named:
+            for name in READING:
+                if getattr(self, name) != DEFAULTS[name]:
+                    raise InputError(f"{name}: is for MDPs that are read; set what {self.environment} has in settings")
+        elif self.settings:
+            raise InputError(f"settings: are for {', '.join(ENVIRONMENTS)}, not for {self.environment!r:.60}")
+        if self.planner and self.algorithm != "ella":
+            raise InputError("planner: settings are for the planner of ella; ela plans exactly")
+
+    def _check_names(self) -> None:
+        allowed = {
+            "algorithm": ALGORITHMS, "collect": COLLECTS, "log": ("corrected", "printed"), "output": RULES,
+            "axis_order": ("auto", "state-first", "action-first"),
+        }  # fmt: skip
+        if self.model is not None:
+            allowed["model"] = MODELS
+        for name, names in allowed.items():
+            checks.one_of(str(getattr(self, name)), name, names)
+        if not isinstance(self.environment, str) or not self.environment:
+            raise InputError(f"environment = {self.environment!r:.60}: must be a name, a file or a Gymnasium id")
+        if not isinstance(self.share, bool):
+            raise InputError(f"share = {self.share!r:.60}: must be true or false")
+        for name in ("settings", "planner"):
+            table = getattr(self, name)
+            if not isinstance(table, dict):
+                raise InputError(f"{name} = {table!r:.60}: must be a table of values by name")
+            for key, value in table.items():
+                if not _plain(value):
+                    raise InputError(f"{name}.{key} = {value!r:.60}: must be a finite number, text, true or false")
+
+    def _imports(self) -> tuple[str, ...]:
+        if not isinstance(self.imports, list | tuple) or not all(isinstance(x, str) for x in self.imports):
+            raise InputError(f"imports = {self.imports!r:.60}: must be a list of names of packages")
+        return tuple(self.imports)
+
+    @property
+    def named(self) -> bool:
+        """Whether the environment is one of those with a name."""
+        return self.environment in ENVIRONMENTS
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the values."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """The configuration with these values; an unknown name is refused with the nearest known one."""
+        for name in values:
+            if name not in KEYS:
+                near = checks.did_you_mean(name, KEYS)
+                raise InputError(f"{name}: is no setting of a run{near or '; known are ' + ', '.join(KEYS)}")
+        for name in ("environment", "iterations"):
+            if values.get(name) is None:
+                raise InputError(f"{name}: must be given")
+        return cls(**values)
+
+    @classmethod
+    def read(cls, path: str | Path) -> RunConfig:
+        """The configuration in a TOML file."""
+        try:
+            return cls.from_dict(read_toml(path))
+        except InputError as error:
+            text = str(error)
+            raise InputError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+
+    def toml(self) -> str:
+        """The text of a TOML file that `read` gives this configuration for."""
+        values = {name: getattr(self, name) for name in KEYS if getattr(self, name) is not None}
+        tables = {name: values.pop(name) for name in ("settings", "planner")}
+        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+        for name, table in tables.items():
+            if table:
+                lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
+        return "\n".join(lines) + "\n"
+
+
+KEYS = tuple(f.name for f in dataclasses.fields(RunConfig))
+DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunConfig)}
+NUMBERS = (
+    "iterations", "tau", "seed", "horizon", "discount", "upsilon", "rank", "batch", "alpha_scale", "lam_scale",
+    "cap", "output_episodes", "checkpoint_every", "stop_cvar",
+)  # fmt: skip
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The values in a TOML file."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: is not a TOML file ({str(error).splitlines()[0]})") from None
+
+
+def _plain(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, list | tuple):
+        return all(_plain(x) for x in value)
+    return isinstance(value, bool | int | str)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(value: str) -> str:
+    # The strings of JSON are strings of TOML, but for the one control character that JSON leaves alone.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,168 @@
+"""The folder of a run: who uses it, its files, and checkpoints that are whole or not there.
+
+config.toml, manifest.json (versions, status, result), rows.jsonl (a row an iteration), checkpoint.safetensors
+and, at the end, plan.safetensors. Every file but rows.jsonl is replaced as a whole; rows.jsonl only grows, and
+a checkpoint says how much of it belongs to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailrank.checks import InputError
+
+SCHEMA = 1
+LOCK = ".lock"
+CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
+CHECKPOINT, PLAN = "checkpoint.safetensors", "plan.safetensors"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a run stood: `size` and `digest` are those of rows.jsonl, `cvar` that of the last plan."""
+
+    rows: int
+    size: int
+    digest: str
+    regret: float
+    cvar: float | None
+    seconds: float
+    config: str
+    environment: str
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace the file as a whole, and be sure that it is on the disk."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; refused while another one holds it."""
+    import fcntl
+
+    with (folder / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: is in use by another process; wait for it, or choose another --out") from None
+        yield
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, empty if there is none yet."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is damaged; remove it and resume") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: is damaged; remove it and resume")
+    return found
+
+
+def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
+    """Replace the manifest."""
+    write(folder / MANIFEST, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
+
+
+def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark) -> None:
+    """Replace the checkpoint."""
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(asdict(mark), sort_keys=True, allow_nan=False)
+    metadata = {"format": "tailrank-checkpoint", "schema": str(SCHEMA), "mark": text, "sha256": _sha(whole, text)}
+    write(folder / CHECKPOINT, save(whole, metadata=metadata))
+
+
+def read_checkpoint(folder: Path) -> tuple[dict[str, np.ndarray], Mark] | None:
+    """The arrays and the mark of the checkpoint, or None if there is none; raises if it is not as it was written."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    hint = "remove it to start the run again from its first iteration"
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            # Copies: the file's own memory may lie at odd addresses, where sums can round in another order.
+            arrays = {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: is damaged ({str(error).splitlines()[0]}); {hint}") from None
+    if metadata.get("format") != "tailrank-checkpoint":
+        raise InputError(f"{path}: is not a checkpoint of tailrank; {hint}")
+    if metadata.get("schema") != str(SCHEMA):
+        raise InputError(f"{path}: has schema {metadata.get('schema')}, this version reads schema {SCHEMA}")
+    text = metadata.get("mark", "")
+    if metadata.get("sha256") != _sha(arrays, text):
+        raise InputError(f"{path}: is damaged (its checksum does not match its content); {hint}")
+    return arrays, Mark(**json.loads(text))
+
+
+def _sha(arrays: Mapping[str, np.ndarray], text: str) -> str:
+    digest = hashlib.sha256(f"{SCHEMA}\n{text}\n".encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+class Rows:
+    """rows.jsonl, open for appending; keeps the digest of what is in it."""
+
+    def __init__(self, folder: Path, mark: Mark | None) -> None:
+        self.path = folder / ROWS
+        self.digest = hashlib.sha256()
+        self.count, self.size = (mark.rows, mark.size) if mark else (0, 0)
+        if mark:
+            kept = self.path.read_bytes()[: mark.size] if self.path.exists() else b""
+            self.digest.update(kept)
+            if self.digest.hexdigest() != mark.digest:
+                raise InputError(f"{self.path}: its first {mark.rows} rows are not those of the checkpoint")
+        self.file = self.path.open("ab")
+        self.file.truncate(self.size)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write a row."""
+        line = (json.dumps(row, allow_nan=False) + "\n").encode()
+        self.file.write(line)
+        self.file.flush()
+        self.digest.update(line)
+        self.count, self.size = self.count + 1, self.size + len(line)
+
+    def sync(self) -> None:
+        """Be sure that the rows are on the disk."""
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()

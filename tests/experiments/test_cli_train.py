@@ -1,0 +1,135 @@
+"""`tailrank train` and `tailrank theory` on the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tailrank.cli import main
+
+TAILRANK = [sys.executable, "-c", "from tailrank.cli import main; main()"]
+LOCK = ["risky-lock", "--set", "horizon=4", "--set", "n_actions=3", "--set", "n_states=12"]
+KEYS = ["algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_star", "status", "seconds", "out"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def cli(*arguments):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def fails(result, *words):
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("tailrank: error: ")
+    for word in words:
+        assert word in result.stderr
+
+
+def test_json_is_the_last_line():
+    result = cli("train", *LOCK, "--tau", "0.2", "--episodes", "21", "--seed", "3", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert list(found) == KEYS
+    assert (found["algorithm"], found["tau"], found["iterations"], found["episodes"]) == ("ela", 0.2, 6, 24)
+    assert (found["status"], found["out"]) == ("finished", "runs/risky-lock-ela-3")
+    assert found["cvar"] <= found["cvar_star"] + 1e-12
+    again = cli("train", "--resume", "runs/risky-lock-ela-3", "--json")
+    assert json.loads(again.stdout.splitlines()[-1]) == found
+
+
+def test_summary_and_files_for_other_commands():
+    text = cli("train", "risky-shortcut", "--iterations", "5", "--out", "r").stdout
+    for word in ("CVaR", "best CVaR", "returned", "regret", "plan.safetensors", "note: "):
+        assert word in text
+    assert "note" not in cli("train", "risky-shortcut", "--iterations", "5", "--out", "q", "--quiet").stdout
+    assert cli("show", "r/plan.safetensors").exit_code == 0
+
+
+def test_an_mdp_in_a_file():
+    Path("m.csv").write_text("state,action,next_state,probability,reward\n0,0,0,1,1\n0,1,0,0.9,2\n0,1,0,0.1,0\n")
+    result = cli("train", "m.csv", "--horizon", "2", "--iterations", "5", "--json", "--quiet")
+    found = json.loads(result.stdout)
+    assert found["out"] == "runs/m-ela-0"
+    assert cli("evaluate", "runs/m-ela-0/plan.safetensors", "m.csv", "--horizon", "2").exit_code == 0
+
+
+def test_options_override_the_file():
+    Path("c.toml").write_text('environment = "risky-lock"\niterations = 9\nseed = 4\n[settings]\nhorizon = 3\n')
+    result = cli("train", "--config", "c.toml", "--iterations", "2", "--set", "n_actions=2", "--horizon", "4", "--json")
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert (found["iterations"], found["episodes"], found["out"]) == (2, 8, "runs/risky-lock-ela-4")
+
+
+BAD = [
+    (["--tau", "0"], ["tau = 0"]), (["--tau", "2"], ["tau = 2"]), (["--iterations", "0"], ["iterations = 0"]),
+    (["--episodes", "9"], ["one of them"]), (["--model", "em", "--rank", "13"], ["rank = 13", "12"]),
+    (["--model", "em"], ["rank"]), (["--model", "em", "--rank", "0"], ["rank = 0"]), (["--rank", "2"], ["rank = 2"]),
+    (["--alpha-scale", "0"], ["alpha_scale"]), (["--lam-scale", "-1"], ["lam_scale"]), (["--cap", "-1"], ["cap"]),
+    (["--cap", "corected"], ["did you mean 'corrected'"]), (["--algorithm", "elle"], ["algorithm", "did you mean"]),
+    (["--set", "horizon"], ["KEY=VALUE"]), (["--set", "horizn=3"], ["did you mean 'horizon'"]),
+    (["--set", "n_states=x"], ["n_states"]), (["--seed", "-1"], ["seed"]), (["--batch", "0"], ["batch"]),
+    (["--output", "last"], ["output"]), (["--collect", "all"], ["collect"]), (["--upsilon", "0.1"], ["upsilon"]),
+    (["--resume", "x"], ["--resume"]), (["--config", "none.toml"], ["none.toml"]),
+    (["--stop-cvar", "nan"], ["stop_cvar"]), (["--iterations", "x"], ["iterations"]),
+    (["--discount", "0.9"], ["discount"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(b[0]) for b in BAD])
+def test_bad_input_is_one_line_and_leaves_nothing(arguments, words):
+    fails(cli("train", *LOCK, "--iterations", "3", *arguments), *words)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["train"], "SOURCE"),
+        (["train", "risky-lock"], "--iterations"),
+        (["train", "risky-lok", "--iterations", "3"], "risky-lok"),
+        (["train", "--resume", "nowhere"], "holds no run"),
+        (["theory", "--H", "5"], "--A"),
+    ],
+)
+def test_what_is_missing(arguments, word):
+    fails(cli(*arguments), word)
+
+
+def test_a_signal_says_how_to_go_on():
+    command = [*TAILRANK, "train", *LOCK, "--iterations", "5000", "--out", "r"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 20
+    while not (Path("r/rows.jsonl").exists() and Path("r/rows.jsonl").stat().st_size) and time.monotonic() < limit:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGTERM)
+    stdout, stderr = child.communicate(timeout=20)
+    assert (child.returncode, stdout) == (143, "")
+    assert len(stderr.splitlines()) == 1
+    assert "tailrank train --resume r" in stderr
+    assert json.loads(Path("r/manifest.json").read_text())["status"] == "interrupted"
+    assert Path("r/checkpoint.safetensors").exists()
+
+
+FIGURES = ["--H", "5", "--A", "4", "--d", "3", "--class-size", "16", "--tau", ".1"]
+
+
+def test_theory():
+    assert "upsilon" in cli("theory", *FIGURES, "--epsilon", ".1").stdout
+    found = json.loads(cli("theory", *FIGURES, "--epsilon", ".1", "--json").stdout)
+    assert found["H"] == 5
+    values = {row["quantity"]: row["value"] for row in found["table"]}
+    assert values["upsilon"] == pytest.approx(1 / 150)
+    fails(cli("theory", *FIGURES, "--epsilon", "0"), "epsilon")
+    fails(cli("theory", *FIGURES, "--epsilon", "1e-310"), "too large")
