@@ -24,12 +24,15 @@ LAYERS = (
     ("evaluation", "planners", "oracles"),
     ("plan", "bracket"),
     ("estimate", "storage", "rivals", "learners"),
-    ("solver", "train"),
+    ("solver",),
+    ("training",),
+    ("experiments",),
     ("show", "cli_errors"),
+    ("cli_train",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-WITHIN = {"risk", "planners", "envs", "estimate"}
+WITHIN = {"envs", "estimate", "experiments", "learners", "oracles", "planners", "risk"}
 """Groups whose modules may import each other."""
 MAY_CATCH_ALL = {"tables.py"}
 """Runs code of other packages, which may raise anything."""

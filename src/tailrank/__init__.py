@@ -13,57 +13,71 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BudgetPolicy": "policy",
+    "ELA": "learners.ela",
     "Estimate": "estimate",
     "FiniteMDP": "mdp",
     "InputError": "checks",
     "MarkovPolicy": "policy",
+    "ModelChoice": "learners.choices",
     "NotConverged": "checks",
     "Plan": "plan",
     "Policy": "policy",
     "ReturnLaw": "risk",
+    "Schedule": "schedules",
     "cvar": "risk",
     "evaluate": "estimate",
     "load": "storage",
-    "read_mdp": "envs",
+    "make_episodic": "envs",
     "play": "rollout",
+    "read_mdp": "envs",
     "save": "storage",
     "solve": "solver",
+    "train": "training",
     "var": "risk",
     "write_mdp": "envs",
 }
 
 __all__ = [
+    "ELA",
     "BudgetPolicy",
     "Estimate",
     "FiniteMDP",
     "InputError",
     "MarkovPolicy",
+    "ModelChoice",
     "NotConverged",
     "Plan",
     "Policy",
     "ReturnLaw",
+    "Schedule",
     "cvar",
     "evaluate",
     "load",
+    "make_episodic",
     "play",
     "read_mdp",
     "save",
     "solve",
+    "train",
     "var",
     "write_mdp",
 ]
 
 if TYPE_CHECKING:
     from tailrank.checks import InputError, NotConverged
-    from tailrank.envs import read_mdp, write_mdp
+    from tailrank.envs import make_episodic, read_mdp, write_mdp
     from tailrank.estimate import Estimate, evaluate
+    from tailrank.learners.choices import ModelChoice
+    from tailrank.learners.ela import ELA
     from tailrank.mdp import FiniteMDP
     from tailrank.plan import Plan
     from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
     from tailrank.risk import ReturnLaw, cvar, var
     from tailrank.rollout import play
+    from tailrank.schedules import Schedule
     from tailrank.solver import solve
     from tailrank.storage import load, save
+    from tailrank.training import train
 
 
 def __getattr__(name: str) -> object:
