@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types examples readme bench clean
+.PHONY: help setup demo test check lint types examples readme bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 	@touch $(READY)
 	@echo "ready: try make demo"
 
-demo: $(READY)  ## solve five risky problems, print what changed, draw demo/risk.png
+demo: $(READY)  ## learn the risky lock, solve risky problems, draw demo/*.png
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)  ## all tests
@@ -33,7 +33,7 @@ types: $(READY)  ## mypy --strict
 	@$(BIN)/mypy
 
 examples: $(READY)  ## run the example scripts
-	@for script in frozen_lake betting machine_maintenance; do \
+	@for script in frozen_lake betting machine_maintenance risky_lock; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
 
 readme: $(READY)  ## run the commands and the Python in README.md
@@ -43,6 +43,11 @@ check: lint types test examples readme  ## what CI runs
 
 bench: $(READY)  ## measure against other packages, write docs/benchmarks.md
 	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/planners.py
+	@.bench-venv/bin/python benchmarks/em.py
+
+study: $(READY)  ## the studies of the learners (about 15 minutes), write docs/results.md
+	@$(BIN)/python studies/run.py
 
 clean:  ## remove environments, caches and output
 	rm -rf .venv .bench-venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,8 @@
-"""`make demo`: five risky problems solved with the command line, and one picture."""
+"""`make demo`: the risky lock learned, risky problems solved with the command line, and two pictures."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ from figure import draw
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = "examples/models"
+LOCK = "--set horizon=10 --set n_actions=4 --set n_states=300"
 COMMANDS = (
+    ("a lock to be learned: transitions unknown, 100 iterations of ELA",
+     f"train risky-lock {LOCK} --tau 0.1 --iterations 100 --seed 0 --out demo/lock"),
     ("a lake that cannot be crossed safely", "solve FrozenLake-v1 --horizon 100 --tau 0.1 --tau 0.5"),
     ("a slippery cliff", f"solve {MODELS}/cliff.json --tau 0.05"),
     ("betting with a jackpot", f"solve {MODELS}/betting.json --tau 0.1 --frontier"),
@@ -23,6 +27,8 @@ COMMANDS = (
 
 def main() -> int:
     """Exit code of the first command that fails, else 0."""
+    shutil.rmtree(ROOT / "demo" / "lock", ignore_errors=True)
+    (ROOT / "demo").mkdir(exist_ok=True)
     for title, command in COMMANDS:
         print(f"\n== {title}\n$ tailrank {command}", flush=True)
         code = subprocess.run([Path(sys.executable).parent / "tailrank", *command.split()], cwd=ROOT).returncode
@@ -30,7 +36,8 @@ def main() -> int:
             return code
     draw(ROOT / "demo" / "risk.png")
     print("\nwrote demo/risk.png")
-    return 0
+    print("\n== the same lock, learned for the mean and for the tail\n$ python examples/risky_lock.py demo", flush=True)
+    return subprocess.run([sys.executable, "examples/risky_lock.py", "demo"], cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 
-from tailrank import FiniteMDP, solve
+from tailrank import ELA, FiniteMDP, ModelChoice, make_episodic, solve, train
 
 warnings.simplefilter("ignore")
 for reward in (0.5, 2**0.5):
     mdp = FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.5, 0.5], [reward, 2, 0], horizon=20)
     for criterion in ("cvar", "iterated", "chow"):
         solve(mdp, tau=(0.2, 1.0), criterion=criterion, seconds=2)
+lock = make_episodic("risky-lock", horizon=3, n_actions=2, n_states=6)
+list(train(ELA(tau=0.2, oracles=ModelChoice("class")), lock, iterations=2, seed=0))

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -37,6 +37,9 @@ SERIAL_WORK = 200_000
 
 
 LARGEST_PAD = 16
+
+KEPT_UNITS = 5_000_000
+"""Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +119,20 @@ class Induction:
         return budgets, total
 
 
-class StepUnits:
-    """The rewards of each step in whole units, `units(h)` [n]; computed once if every step is the same."""
+@lru_cache(maxsize=8)
+def units_of_steps(mdp: FiniteMDP, grid: BudgetGrid) -> Callable[[int], np.ndarray]:
+    """The rewards of step h in whole units, as a function of h; kept while few, computed when asked otherwise."""
 
-    def __init__(self, mdp: FiniteMDP, grid: BudgetGrid) -> None:
-        self._mdp, self._grid = mdp, grid
-        self._all = grid.units(0, mdp.scaled_rewards(0)) if mdp.same_every_step and _constant(grid) else None
+    def units(h: int) -> np.ndarray:
+        return grid.units(h, mdp.scaled_rewards(h))
 
-    def __call__(self, h: int) -> np.ndarray:
-        """The units of step h."""
-        return self._grid.units(h, self._mdp.scaled_rewards(h)) if self._all is None else self._all
+    if mdp.same_every_step and _constant(grid):
+        once = units(0)
+        return lambda h: once
+    if mdp.n_blocks > 1 and mdp.prob.size <= KEPT_UNITS:
+        kept = [units(h) for h in range(mdp.horizon)]
+        return kept.__getitem__
+    return units
 
 
 def _constant(grid: BudgetGrid) -> bool:
@@ -162,7 +169,7 @@ def layout(
     """
     steps = met.shape[0] - 1
     low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
-    step_units = StepUnits(mdp, grid)
+    step_units = units_of_steps(mdp, grid)
     caps = None if most is None else _caps(mdp, step_units, steps, most)
     tables = [_tables(low, high, met[-1])]
     products = 0
@@ -174,7 +181,7 @@ def layout(
     return Layout(tuple(reversed(tables)), products)
 
 
-def _caps(mdp: FiniteMDP, step_units: StepUnits, steps: int, most: int) -> list[np.ndarray]:
+def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
     """The largest budget that can be left at each step, [S] each, from a starting budget of `most`."""
     from tailrank import kernels
 
@@ -205,7 +212,7 @@ def induct(
     from tailrank import kernels
 
     tables = plan.tables
-    step_units = StepUnits(mdp, grid)
+    step_units = units_of_steps(mdp, grid)
     values = np.zeros(tables[-1].stored)
     buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0)) for parity in (0, 1)]
     begins = plan.begins

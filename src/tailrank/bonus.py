@@ -27,7 +27,17 @@ def elliptical_bonus(
             continue
         phi = model.steps[h].phi
         rows = phi.reshape(-1, phi.shape[-1])
+        if _one_hot(rows):  # every pair its own feature: the covariance is diagonal
+            norm = 1.0 / np.sqrt(visits[h] + lam)
+            result.append(np.minimum(alpha * norm, cap))
+            continue
         sigma = (rows * visits[h].reshape(-1, 1)).T @ rows + lam * np.eye(rows.shape[1])
         half = np.linalg.solve(np.linalg.cholesky(sigma), rows.T)
         result.append(np.minimum(alpha * np.sqrt((half**2).sum(axis=0)), cap).reshape(phi.shape[:2]))
     return result
+
+
+def _one_hot(rows: np.ndarray) -> bool:
+    return (
+        rows.shape[0] == rows.shape[1] and bool((rows.diagonal() == 1.0).all()) and np.count_nonzero(rows) == len(rows)
+    )

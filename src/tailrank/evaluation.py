@@ -179,7 +179,7 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
     spread = _spread(low, high)
     law = [mdp.start[states], *(np.zeros(0 if exact else int(spread[-1])) for _ in range(2))]
     stop = mdp.horizon if exact else _last_open_step(mdp, grid)
-    step_units = bellman.StepUnits(mdp, grid)
+    step_units = bellman.units_of_steps(mdp, grid)
     for h in range(stop):
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)

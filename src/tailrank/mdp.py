@@ -22,7 +22,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FiniteMDP:
     """A finite-horizon MDP; build it with `from_rows` or `from_arrays`, which validate.
 

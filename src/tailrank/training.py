@@ -29,10 +29,22 @@ LARGEST_RAW = 20_000_000
 
 
 def train(
-    learner: ELA, env: Episodic, *, iterations: int, seed: int, state: State | None = None, judge: Judge | None = None
+    learner: ELA,
+    env: Episodic,
+    *,
+    iterations: int,
+    seed: int | None = None,
+    rng: np.random.Generator | None = None,
+    state: State | None = None,
+    judge: Judge | None = None,
 ) -> Iterator[tuple[State, Row]]:
-    """States and rows after each iteration, from the first one (or from `state` on) to `iterations`."""
-    streams = Streams(seed)
+    """States and rows after each iteration, from the first one (or from `state` on) to `iterations`.
+
+    Give a `seed`, or an `rng` from which one is drawn. `judge` evaluates the plans (made here if left out).
+    """
+    if (seed is None) == (rng is None):
+        raise checks.InputError("seed, rng: exactly one of them must be given")
+    streams = Streams(int(rng.integers(2**63)) if seed is None else seed)  # type: ignore[union-attr]
     last = checks.whole(iterations, "iterations")
     state = learner.init(env) if state is None else state
     judge = Judge.of(learner, env) if judge is None else judge

@@ -106,9 +106,11 @@ class GroupModel:
 
     def sample(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Next groups [n]: first the latent j ~ phi, then the group ~ psi_j."""
-        step = self._model.steps[h]
-        size = step.psi.shape[1]
-        latent = draw(step.phi[states, actions], rng)
+        return self.sample_latent(h, draw(self._model.steps[h].phi[states, actions], rng), rng)
+
+    def sample_latent(self, h: int, latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Groups [n] of step h + 1 from psi_j, for latents j [n]."""
+        size = self._model.steps[h].psi.shape[1]
         at = np.searchsorted(self._ladder[h], latent + rng.random(latent.size), side="right") - latent * size
         return np.minimum(at, size - 1)
 

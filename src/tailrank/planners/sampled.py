@@ -1,0 +1,77 @@
+"""The latent planner for models whose states cannot be listed: E_{psi_j} is taken over N samples of psi_j.
+
+    M_h[j, c] = (1 / N) sum over s' sampled from psi_hj of V_{h+1}(s', c)
+
+Every table needs V only at the d N sampled states of the next step, so the cost does not depend on how many
+states there are, and the error falls as 1 / sqrt(N). The plan acts in states it has never seen: it needs phi
+there, and the tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.planners.lsvi_model import FeatureModel, view
+
+
+class LatentSampler(FeatureModel, Protocol):
+    """A model that can also be sampled latent by latent."""
+
+    def sample_latent(self, h: int, latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """States [n] of step h + 1 from psi_j, for latents j [n]."""
+        ...
+
+
+@dataclass(frozen=True)
+class SampledPlan:
+    """tables [H] of [d, C]; `budget` and `objective` in units; curve V_0(start, c) [C]."""
+
+    model: LatentSampler
+    tables: tuple[np.ndarray, ...]
+    budget: int
+    objective: float
+    curve: np.ndarray
+
+    def act(self, h: int, states: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Actions [n] in any states of step h with these remaining budgets (units)."""
+        seen = view(self.model, h, states)
+        mean = seen.phi @ self.tables[h]
+        n_units = seen.law.shape[2]
+        left = np.maximum(np.asarray(budgets)[:, None] - np.arange(n_units), 0)
+        left = np.minimum(left, mean.shape[2] - 1)
+        after = np.take_along_axis(mean, left[:, None, :], axis=2)
+        return np.asarray(((seen.law * after).sum(axis=2) - seen.bonus).argmin(axis=1))
+
+
+def plan_sampled(model: LatentSampler, tau: float, *, samples: int, rng: np.random.Generator) -> SampledPlan:
+    """The plan from `samples` states of every psi_j (and the exact reward laws)."""
+    from tailrank import kernels
+
+    N, tau = checks.whole(samples, "samples"), checks.tail_level(tau)
+    H = model.horizon
+    states = [np.asarray(model.start())[None]]
+    for h in range(H - 1):
+        states.append(model.sample_latent(h, np.repeat(np.arange(model.rank(h)), N), rng))
+    tables: list[np.ndarray] = []
+    values = np.empty((0, 0))
+    for h in reversed(range(H)):
+        seen = view(model, h, states[h])
+        n, A, n_units = seen.law.shape
+        C = H * (n_units - 1) + 1
+        table = np.arange(C, dtype=np.float64)[None] if h == H - 1 else values.reshape(-1, N, C).mean(axis=1)
+        law_of = np.arange(n * A).reshape(n, A)
+        values = np.empty((n, C))
+        laws = np.ascontiguousarray(seen.law.reshape(n * A, n_units))
+        kernels.latent_backup(
+            np.ascontiguousarray(seen.phi), table, law_of, laws, np.ascontiguousarray(seen.bonus), values,
+            np.empty((n, C), dtype=np.uint32),
+        )  # fmt: skip
+        tables.append(table)
+    budgets = np.arange(values.shape[1], dtype=np.float64)
+    objective = budgets - values[0] / tau
+    best = int(np.argmax(objective >= objective.max() - 1e-11 * budgets.size))
+    return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), values[0])
