@@ -15,11 +15,10 @@ from tailrank.lowrank import LowRankModel
 
 
 def elliptical_bonus(
-    model: LowRankModel, visits: tuple[np.ndarray, ...], alpha: float, lam: float, cap: float
+    model: LowRankModel, visits: tuple[np.ndarray, ...], n_actions: int, alpha: float, lam: float, cap: float
 ) -> list[np.ndarray]:
     """Bonuses [G, A] of every step h = 0..H-1, on the scale where one step pays at most 1."""
     H = model.horizon
-    n_actions = visits[0].shape[1] if visits else 1
     result = []
     for h in range(H):
         if h >= H - 2:

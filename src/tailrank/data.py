@@ -27,6 +27,10 @@ class Seen:
             tuple(np.zeros((g, n_actions, after)) for g, after in pairwise(sizes)),
         )
 
+    def copy(self) -> Seen:
+        """The same counts in arrays of their own."""
+        return Seen(tuple(v.copy() for v in self.visits), tuple(c.copy() for c in self.counts))
+
     def add(self, h: int, group: np.ndarray, action: np.ndarray, after: np.ndarray, *, covariance: bool) -> None:
         """Count transitions [n] of step h; `covariance` says that they belong to D_h, not only to D~_h."""
         np.add.at(self.counts[h], (group, action, after), 1.0)

@@ -148,7 +148,6 @@ def test_one_step_needs_no_data(seed):
         )
 
 
-@pytest.mark.xfail(reason="with one step the bonus has a single column, whatever the number of actions", strict=True)
 def test_one_step_has_a_bonus_for_every_action():
     env, seen = make_episodic("random-lowrank", horizon=1, n_actions=6, n_states=7), []
     run(ELA(0.1, CLASS, planner=spy_planner(seen)), env, 1)
@@ -195,7 +194,7 @@ def test_bonus_is_the_formula(seed):
     model = LowRankModel(steps, (np.arange(G),) * H)
     visits = tuple(rng.integers(0, 9, size=(G, A)).astype(float) for _ in range(H - 1))
     alpha, lam, cap = rng.uniform(0.5, 4), rng.uniform(0.2, 2), 1.5
-    found = elliptical_bonus(model, visits, alpha, lam, cap)
+    found = elliptical_bonus(model, visits, A, alpha, lam, cap)
     assert len(found) == H
     for h in range(H):
         if h >= H - 2:
@@ -505,7 +504,9 @@ def test_best_is_as_good_as_its_candidates(seed):
     rule = OutputRule("best", episodes=4000)
     plan, source, wanted, every, greedy, judge = outputs(rule, seed=seed)
     assert 1 <= len(wanted) <= math.ceil(math.log2(2 / rule.delta))
-    assert source == "greedy" or int(source.split()[1]) in wanted
+    name, bound = source.split(", ")
+    assert name == "greedy" or int(name.split()[1]) in wanted
+    assert float(bound.split()[2]) <= judge.cvar(plan) + 1e-9, "a lower bound on what it earns"
     values = [judge.cvar(p) for p in [greedy, *(every[k] for k in wanted)]]
     assert judge.cvar(plan) == pytest.approx(max(values), abs=0.1)
 
@@ -522,3 +523,25 @@ def test_defaults():
     assert (learner.schedule, learner.collect, learner.share, learner.batch) == (PRACTICAL, "rollins", False, 1)
     assert learner.schedule.cap_for(7) == 7.0
     assert OutputRule().name == "best"
+
+
+def test_a_state_is_not_changed_by_the_steps_that_follow_it():
+    env = make_episodic("risky-lock", horizon=4, n_actions=3, n_states=6)
+    learner, streams = ELA(0.2, CLASS), Streams(3)
+    first, _ = learner.step(learner.init(env), env, streams)
+    arrays = {name: value.copy() for name, value in first.to_arrays().items()}
+    once, _ = learner.step(first, env, streams)
+    again, _ = learner.step(first, env, streams)
+    for name, value in first.to_arrays().items():
+        np.testing.assert_array_equal(value, arrays[name])
+    for name, value in once.to_arrays().items():
+        np.testing.assert_array_equal(value, again.to_arrays()[name])
+
+
+def test_shared_steps_share_their_visits():
+    env, seen = make_episodic("risky-shortcut"), []
+    learner = ELA(0.2, ModelChoice("counts"), planner=spy_planner(seen), share=True)
+    state, _ = learner.step(learner.init(env), env, Streams(0))
+    bonus = seen[-1][1]
+    np.testing.assert_array_equal(bonus[0], bonus[1])
+    assert sum(v.sum() for v in state.seen.visits) > state.seen.visits[0].sum()

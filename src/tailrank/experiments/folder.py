@@ -1,8 +1,8 @@
 """The folder of a run: who uses it, its files, and checkpoints that are whole or not there.
 
 config.toml, manifest.json (versions, status, result), rows.jsonl (a row an iteration), checkpoint.safetensors
-and, at the end, plan.safetensors. Every file but rows.jsonl is replaced as a whole; rows.jsonl only grows, and
-a checkpoint says how much of it belongs to it.
+and, at the end, plan.safetensors and best.safetensors. Every file but rows.jsonl is replaced as a whole;
+rows.jsonl only grows, and a checkpoint says how much of it belongs to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailrank.checks import InputError
 SCHEMA = 1
 LOCK = ".lock"
 CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
-CHECKPOINT, PLAN = "checkpoint.safetensors", "plan.safetensors"
+CHECKPOINT, PLAN, BEST = "checkpoint.safetensors", "plan.safetensors", "best.safetensors"
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ class _Run:
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
     kept: dict[int, LatentPlan] = field(default_factory=dict)
+    best: tuple[float, LatentPlan] | None = None
     stopped: int = 0
 
     def go(self, found: tuple[dict[str, np.ndarray], Mark] | None) -> dict[str, Any]:
@@ -146,6 +147,8 @@ class _Run:
             )
             kept = {int(key.split(".")[1]) for key in arrays if key.startswith("kept.")}
             self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in sorted(kept)}
+            if "best.cvar" in arrays:
+                self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")
         rows = Rows(self.out, mark)
         with closing(rows), self._signals():
             self._manifest("running")
@@ -173,8 +176,11 @@ class _Run:
             self.regret += judge.star - self.cvar
             row = {name: _finite(value) for name, value in (measured | {"regret": self.regret}).items()}
             rows.append(row)
-            if state.k in drawn and state.plan is not None:
-                self.kept[state.k] = state.plan
+            if state.plan is not None:
+                if state.k in drawn:
+                    self.kept[state.k] = state.plan
+                if self.best is None or self.cvar > self.best[0]:
+                    self.best = self.cvar, state.plan
             if state.k % config.checkpoint_every == 0:
                 self._save(state, rows)
                 saved = state.k
@@ -205,6 +211,9 @@ class _Run:
         }  # fmt: skip
         names = {"states": judge.truth.labels, "actions": judge.truth.action_labels}
         source = {"source": parts.env.name, "seed": config.seed, "config": config.checksum}
+        if self.best is not None:
+            best = {"tau": config.tau, "cvar": self.best[0], "returned": "the iterate with the best exact CVaR"}
+            storage.save(judge.policy(self.best[1]), self.out / files.BEST, info=best | source | names)
         storage.save(judge.policy(plan), self.out / files.PLAN, info=about | source | names)
         result = about | {"status": "finished", "seconds": self._elapsed(), "out": str(self.out)}
         self._manifest("finished", result=result)
@@ -214,6 +223,8 @@ class _Run:
         arrays = state.to_arrays()
         for k, plan in self.kept.items():
             arrays |= plan.to_arrays(f"kept.{k}")
+        if self.best is not None:
+            arrays |= {"best.cvar": np.array([self.best[0]])} | self.best[1].to_arrays("best")
         rows.sync()
         mark = Mark(
             rows.count, rows.size, rows.digest.hexdigest(), self.regret, self.cvar, self._elapsed(),
@@ -260,7 +271,7 @@ class _Run:
 
 
 WHY = {
-    "best": "the highest lower bound of the CVaR in fresh episodes",
+    "best": "the highest CVaR in fresh episodes",
     "uniform": "drawn uniformly among the iterates",
     "greedy": "the last model's plan without bonus",
 }

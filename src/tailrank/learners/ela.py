@@ -12,7 +12,7 @@ are counted from zero here: the paper's D_h is `seen` of step h - 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -141,6 +141,7 @@ class ELA:
     def step(self, state: State, env: Episodic, streams: Streams) -> tuple[State, Info]:
         """One iteration; `streams` gives the random numbers of iteration k, so that any k can be resumed."""
         k, H, A = state.k + 1, env.horizon, env.n_actions
+        state = replace(state, seen=state.seen.copy())  # state in, state out: the caller's counts stay as they are
         episodes, steps = state.episodes, state.steps
         for repeat in range(self.batch):  # lines 5-10
             played, walked = self._collect(state, env, streams.environment(k, repeat))
@@ -149,7 +150,7 @@ class ELA:
         d = max((s.psi.shape[0] for s in model.steps), default=1)
         n = self.batch * k
         bonus = elliptical_bonus(  # lines 12-13
-            model, state.seen.visits, self.schedule.alpha(n, H, A, d, log_class),
+            model, self._visits(state), A, self.schedule.alpha(n, H, A, d, log_class),
             self.schedule.lam(n, H, d, log_class), self.schedule.cap_for(H),
         )  # fmt: skip
         plan = self._plan(model, env, state.group, bonus, streams.planner(k))  # lines 15-16
@@ -159,6 +160,11 @@ class ELA:
             float((bonuses >= self.schedule.cap_for(H)).mean()), converged,
         )  # fmt: skip
         return State(k, episodes, steps, state.seen, state.group, plan, model), info
+
+    def _visits(self, state: State) -> tuple[np.ndarray, ...]:
+        """The visits that the covariance of each step counts: those of D_h, or of all steps if they are shared."""
+        visits = state.seen.visits
+        return (np.sum(visits, axis=0),) * len(visits) if self.share else visits
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:
         """The plan of the last model without bonus: what it believes to be best."""
@@ -179,6 +185,8 @@ class ELA:
         for h in range(H - 1):
             # Two uniform steps, then nothing more is learned: as printed an episode stops there.
             live = np.flatnonzero(uniform_from + 1 >= h)
+            if live.size == 0:
+                break
             here = group[h][states[live]]
             actions = rng.integers(0, A, size=live.size)
             follows = h < uniform_from[live]

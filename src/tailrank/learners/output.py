@@ -1,7 +1,7 @@
 """Which plan a learner returns (erratum 5 in docs/paper_notes.md).
 
 - "best" (default): a few iterates, drawn before the run as the paper draws one, and the plan without bonus of
-  the last model are played for fresh episodes; the one with the highest lower confidence bound is returned.
+  the last model are played for fresh episodes; the one with the highest CVaR there is returned, with a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
 """
 
@@ -16,7 +16,7 @@ from tailrank import checks
 from tailrank.learners.ela import ELA, State
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
-from tailrank.risk import dkw_bounds
+from tailrank.risk import cvar, dkw_bounds
 from tailrank.streams import Streams
 
 RULES = ("best", "uniform", "greedy")
@@ -53,12 +53,14 @@ class OutputRule:
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
             return candidates[0][1], candidates[0][0]
-        bounds = []
-        for i, (_, plan) in enumerate(candidates):
-            returns = play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
-            bounds.append(dkw_bounds(returns, learner.tau, 1 - self.delta / len(candidates), return_range(env))[0])
-        best = int(np.argmax(bounds))
-        return candidates[best][1], candidates[best][0]
+        played = [
+            play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
+            for i, (_, plan) in enumerate(candidates)
+        ]
+        best = int(np.argmax([cvar(returns, learner.tau) for returns in played]))
+        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), return_range(env))
+        bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
+        return candidates[best][1], f"{candidates[best][0]}, {bound}"
 
 
 def return_range(env: Episodic) -> tuple[float, float]:
