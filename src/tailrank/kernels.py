@@ -271,3 +271,30 @@ def latent_backup(phi, table, law_of, laws, bonus, values, actions):
                     if q[c] < values[g, c] - TIE:
                         actions[g, c] = a
                     values[g, c] = min(values[g, c], q[c])
+
+
+@compiled
+def push_plan(mass, actions, budget, law_of, laws, phi, latent):
+    """Push the law of (group, units earned) through one step of a plan, as far as the latents.
+
+    mass [G, E], actions [G, C], law_of [G, A] into laws [L, n], phi [G, A, d]; adds to latent [d, E].
+    """
+    n_groups, n_earned = mass.shape
+    n_actions, rank = phi.shape[1], phi.shape[2]
+    n_units, last = laws.shape[1], actions.shape[1] - 1
+    moved = np.empty((n_actions, n_earned))
+    for g in range(n_groups):
+        moved[:] = 0.0
+        for e in range(n_earned):
+            m = mass[g, e]
+            if m != 0.0:
+                a = actions[g, min(max(budget - e, 0), last)]
+                law = law_of[g, a]
+                for x in range(min(n_units, n_earned - e)):
+                    moved[a, e + x] += m * laws[law, x]
+        for a in range(n_actions):
+            for j in range(rank):
+                weight = phi[g, a, j]
+                if weight != 0.0:
+                    for e in range(n_earned):
+                        latent[j, e] += weight * moved[a, e]

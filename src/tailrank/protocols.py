@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tailrank.lowrank import StepModel
+from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.mdp import FiniteMDP
 from tailrank.rewards import RewardLaw
 
@@ -61,6 +61,11 @@ class Episodic(Protocol):
     @property
     def truth(self) -> FiniteMDP:
         """The true MDP on groups, for exact evaluation."""
+        ...
+
+    @property
+    def model(self) -> LowRankModel:
+        """The true phi and psi, for exact evaluation."""
         ...
 
     @property

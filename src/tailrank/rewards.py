@@ -55,6 +55,18 @@ class RewardLaw:
         """Mean of each law in units, [L]."""
         return self.laws @ np.arange(self.laws.shape[1])
 
+    def charge(self, h: int, reward: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Budgets [n] after the (undiscounted) rewards [n] of step h; a reward outside the range is an error."""
+        spent = self.grid.units(h, reward * self.grid.discount**h)
+        bad = np.flatnonzero((spent < 0) | (spent > self.top))
+        if bad.size:
+            low, high = (float(self.grid.origin[h]) + j * float(self.grid.unit) for j in (0, self.top))
+            raise InputError(
+                f"reward = {reward[bad[0]]:g} at step {h}: lies outside the declared range {low:g} to {high:g}; "
+                "declare reward laws that cover it"
+            )
+        return np.maximum(budgets - spent, 0)
+
     def sample(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Rewards in units, [n]."""
         cumulative = np.cumsum(self.laws, axis=1)

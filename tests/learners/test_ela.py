@@ -15,7 +15,7 @@ from oracles import cvar_by_sorting
 from tailrank import InputError
 from tailrank.bellman import induct, layout, reachable
 from tailrank.bonus import elliptical_bonus
-from tailrank.envs import make_episodic
+from tailrank.envs import from_mdp, make_episodic
 from tailrank.envs.episodic import product_mdp
 from tailrank.evaluation import return_law
 from tailrank.grid import exact_grid
@@ -545,3 +545,26 @@ def test_shared_steps_share_their_visits():
     bonus = seen[-1][1]
     np.testing.assert_array_equal(bonus[0], bonus[1])
     assert sum(v.sum() for v in state.seen.visits) > state.seen.visits[0].sum()
+
+
+@pytest.mark.parametrize("reward", [1.2, -0.1])
+def test_rewards_outside_the_declared_range_are_refused(reward):
+    rewards = make_episodic("risky-lock").rewards
+    with pytest.raises(InputError, match=rf"reward = {reward} at step 1: lies outside the declared range 0 to 1"):
+        rewards.charge(1, np.array([0.8, reward]), np.array([5, 5]))
+
+
+@pytest.mark.parametrize("name", ["risky-lock", "random-lowrank", "risky-shortcut", "decoy"])
+def test_the_law_through_latents_is_the_law_through_rows(name):
+    env = make_episodic(name)
+    learner = ELA(0.2, ModelChoice("class" if env.candidates else "counts"))
+    judge = Judge.of(learner, env)
+    assert judge.quick
+    for state, row in train(learner, env, iterations=4, seed=1, judge=judge):
+        assert row["cvar"] == pytest.approx(judge.law(state.plan).cvar(0.2), abs=1e-10)
+
+
+def test_rewards_that_depend_on_the_next_state_are_evaluated_by_rows():
+    mdp = tailrank.FiniteMDP.from_rows([0, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1], [0.5] * 4, [0, 1, 0, 1], horizon=3)
+    judge = Judge.of(ELA(0.5, ModelChoice("counts")), from_mdp(mdp))
+    assert not judge.quick

@@ -193,8 +193,7 @@ class ELA:
             if state.plan is not None and follows.any():
                 actions[follows] = state.plan.act(h, here[follows], budgets[live[follows]])
             reward, after = env.step(h, states[live], actions, rng)
-            spent = env.rewards.grid.units(h, reward * env.rewards.grid.discount**h)
-            budgets[live] = np.maximum(budgets[live] - spent, 0)
+            budgets[live] = env.rewards.charge(h, reward, budgets[live])
             in_d, in_both = uniform_from[live] == h, uniform_from[live] == h - 1
             if self.collect != "printed":
                 in_d = in_d | follows

@@ -80,7 +80,6 @@ def play_plan(
     for h in range(env.horizon):
         actions = plan.act(h, group[h][states], budgets)
         reward, states = env.step(h, states, actions, rng)
-        reward = reward * env.rewards.grid.discount**h
-        total += reward
-        budgets = np.maximum(budgets - env.rewards.grid.units(h, reward), 0)
+        total += reward * env.rewards.grid.discount**h
+        budgets = env.rewards.charge(h, reward, budgets)
     return total

@@ -18,6 +18,7 @@ from tailrank.bellman import action_type
 from tailrank.lowrank import LowRankModel
 from tailrank.policy import BudgetPolicy
 from tailrank.rewards import RewardLaw
+from tailrank.risk import ReturnLaw
 
 
 @dataclass(frozen=True)
@@ -96,3 +97,22 @@ def plan_latent(
     objective = budgets - curve / tau
     best = int(np.argmax(objective >= objective.max() - 1e-11 * C))
     return LatentPlan(tuple(reversed(actions)), best, float(objective[best]), curve)
+
+
+def law_of_plan(
+    model: LowRankModel, rewards: RewardLaw, law_of: tuple[np.ndarray, ...], plan: LatentPlan, start: int
+) -> ReturnLaw:
+    """The exact law of what a plan earns (on the grid of rewards) where the model is the truth."""
+    from tailrank import kernels
+
+    H, E = model.horizon, rewards.n_budgets
+    mass = np.zeros((model.groups(0), E))
+    mass[start, 0] = 1.0
+    for h in range(H):
+        last = h == H - 1
+        phi = np.ones((*law_of[h].shape, 1)) if last else model.steps[h].phi
+        latent = np.zeros((phi.shape[2], E))
+        kernels.push_plan(mass, plan.actions[h], plan.budget, law_of[h], rewards.laws, phi, latent)
+        mass = latent if last else model.steps[h].psi.T @ latent
+    earned = np.flatnonzero(mass[0] > 0)
+    return ReturnLaw(np.asarray(rewards.grid.value(earned)), mass[0, earned] / mass[0].sum())
