@@ -253,9 +253,10 @@ def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: n
     parts = workers * (1 if total < PARTS_WORK else 4)
     cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
     bounds = np.unique(np.concatenate([[0], cuts, [n]]))
-    pool = _pool(workers)
-    parts_done = [pool.submit(kernel, *span, *arguments) for span in pairwise(bounds)]
-    for part in parts_done:
+    spans = list(pairwise(bounds.tolist()))
+    others = [_pool(workers).submit(kernel, *span, *arguments) for span in spans[1:]]
+    kernel(*spans[0], *arguments)  # this thread works too
+    for part in others:
         part.result()
 
 

@@ -41,7 +41,7 @@ def _add_far(q, n, weight, table, begin, size, shift):
 
 
 @inlined
-def _expected(q, n, begin, end, origin, next_state, prob, units, first_next, offset_next, pad_next, v, at, weight):
+def _expected(q, n, begin, end, origin, next_state, prob, units, bottom, top, place, v, at, weight):
     """q[i] += sum over outcomes of p V'(s', origin + i - x), i < n.
 
     Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch)
@@ -51,15 +51,13 @@ def _expected(q, n, begin, end, origin, next_state, prob, units, first_next, off
     while k < end:
         m = 0
         while k < end and m < BLOCK:
-            s = next_state[k]
-            start, size = offset_next[s] + 2 * pad_next * s, offset_next[s + 1] - offset_next[s] + 2 * pad_next
-            shift = origin - units[k] - first_next[s] + pad_next
-            if shift >= 0 and size - shift >= n:
-                at[m] = start + shift
+            s, d = next_state[k], origin - units[k]
+            if d >= bottom[s] and d + n <= top[s]:
+                at[m] = place[s] + d
                 weight[m] = prob[k]
                 m += 1
             else:
-                _add_far(q, n, prob[k], v, start, size, shift)
+                _add_far(q, n, prob[k], v, place[s] + bottom[s], top[s] - bottom[s], d - bottom[s])
             k += 1
         r = 0
         while r + 8 <= m:
@@ -98,6 +96,12 @@ def backup(
     """
     q, best, chosen = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     at_row, weight = np.empty(BLOCK, np.int64), np.empty(BLOCK)
+    # The (padded) next table of s holds the budgets bottom[s] <= c < top[s], at values_next[place[s] + c].
+    bottom, top, place = np.empty_like(first_next), np.empty_like(first_next), np.empty_like(first_next)
+    for s in range(first_next.size):
+        bottom[s] = first_next[s] - pad_next
+        top[s] = bottom[s] + offset_next[s + 1] - offset_next[s] + 2 * pad_next
+        place[s] = offset_next[s] + 2 * pad_next * s - bottom[s]
     store = actions.size > 0
     widest = 0
     for s in range(begin, end):
@@ -116,7 +120,7 @@ def backup(
                     q[i] = -bonus[pair]
                 _expected(
                     q, n, ptr[pair], ptr[pair + 1], first[s] + block, next_state, prob, units,
-                    first_next, offset_next, pad_next, values_next, at_row, weight,
+                    bottom, top, place, values_next, at_row, weight,
                 )  # fmt: skip
                 if fresh:
                     for i in range(n):
