@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.atomic import write_bytes
 from tailrank.checks import InputError, did_you_mean
 from tailrank.grid import BudgetGrid
 from tailrank.plan import Plan
@@ -53,7 +53,7 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
         else:
             scalars[f.name] = _grid_out(value) if isinstance(value, BudgetGrid) else int(value)
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
-    _write(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}))
+    write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}))
 
 
 def load(path: str | Path) -> Stored:
@@ -151,16 +151,3 @@ def _check(policy: Any) -> None:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise InputError(message)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All or nothing: a new file beside the old one takes its place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise

@@ -1,13 +1,12 @@
-"""Bytes of bounded size from a file, and bytes to a file at once or not at all."""
+"""Text of bounded size from a file, and files written as a whole."""
 
 from __future__ import annotations
 
 import gzip
-import os
-import secrets
 import zlib
 from pathlib import Path
 
+from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 
 MAX_TEXT = 2**28
@@ -37,19 +36,10 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path.name}: is not UTF-8 text ({bad})") from None
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file as a whole; what goes wrong is a line for the user."""
     try:
-        try:
-            with part.open("xb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        write_bytes(path, data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({reason(error)})") from None
 

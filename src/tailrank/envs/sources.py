@@ -11,7 +11,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import arrays, export, rows, tables
 from tailrank.envs.draft import Draft, Source, finish
-from tailrank.envs.files import read_text, write_bytes
+from tailrank.envs.files import read_text, write_file
 from tailrank.mdp import FiniteMDP
 
 READABLE = (".csv", ".csv.gz", ".json", ".json.gz", ".npz")
@@ -66,12 +66,12 @@ def write_mdp(mdp: FiniteMDP, path: str | Path) -> tuple[str, ...]:
     if suffix not in READABLE:
         raise InputError(f"{path}: must be one of the file types {', '.join(READABLE)}")
     if suffix == ".npz":
-        write_bytes(path, export.npz_bytes(mdp))
+        write_file(path, export.npz_bytes(mdp))
         return ()
     text = export.csv_text(mdp) if suffix.startswith(".csv") else export.json_text(mdp)
     data = text.encode()
     # No time stamp: the same MDP gives the same bytes.
-    write_bytes(path, gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data)
+    write_file(path, gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data)
     if suffix.startswith(".json"):
         return ()
     return ("a .csv file holds no horizon, discount or start: give them when reading it",)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 
 SCHEMA = 1
@@ -38,27 +39,6 @@ class Mark:
     seconds: float
     config: str
     environment: str
-
-
-def write(path: Path, data: bytes) -> None:
-    """Replace the file as a whole, and be sure that it is on the disk."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 @contextmanager
@@ -90,7 +70,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
     """Replace the manifest."""
-    write(folder / MANIFEST, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(folder / MANIFEST, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
 
 
 def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark) -> None:
@@ -100,7 +80,7 @@ def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(asdict(mark), sort_keys=True, allow_nan=False)
     metadata = {"format": "tailrank-checkpoint", "schema": str(SCHEMA), "mark": text, "sha256": _sha(whole, text)}
-    write(folder / CHECKPOINT, save(whole, metadata=metadata))
+    write_bytes(folder / CHECKPOINT, save(whole, metadata=metadata))
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, np.ndarray], Mark] | None:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import storage
+from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 from tailrank.envs import Episodic
 from tailrank.experiments import folder as files
@@ -63,7 +64,7 @@ def run(
         raise InputError(f"{out}: must be a folder") from None
     with files.locked(out):
         _check_free(out)
-        files.write(out / files.CONFIG, config.toml().encode())
+        write_bytes(out / files.CONFIG, config.toml().encode())
         return _Run(parts, out, progress).go(None)
 
 
