@@ -60,16 +60,6 @@ class LowRankModel:
             return int(self.steps[h].phi.shape[0])
         return int(self.steps[h - 1].psi.shape[1]) if self.steps else int(self.group[0].max()) + 1
 
-    def phi(self, h: int, states: np.ndarray) -> np.ndarray:
-        """Features of every action in these states, [n, A, d]."""
-        return self.steps[h].phi[self.group[h][states]]
-
-    def sample_groups(self, h: int, groups: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Groups [n] after step h: first the latent j ~ phi, then the group ~ psi_j."""
-        step = self.steps[h]
-        latent = draw(step.phi[groups, actions], rng)
-        return draw(step.psi[latent], rng)
-
 
 def draw(laws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One index from each of the laws [n, k], [n]."""

@@ -167,6 +167,17 @@ class FiniteMDP:
         span = slice(ptr[0], ptr[-1])
         return ptr - ptr[0], self.next_state[span], self.prob[span], self.reward[span]
 
+    @cached_property
+    def _cumulative(self) -> list[np.ndarray]:
+        return [np.concatenate([[0.0], np.cumsum(self.rows(b)[2])]) for b in range(self.n_blocks)]
+
+    def draw_rows(self, h: int, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One outcome row of step h for each pair s A + a [n] (each must have rows), as indices into `rows(h)`."""
+        ptr, total = self.rows(h)[0], self._cumulative[h if self.n_blocks > 1 else 0]
+        begin, end = ptr[pairs], ptr[pairs + 1]
+        target = total[begin] + rng.random(pairs.size) * (total[end] - total[begin])
+        return np.clip(np.searchsorted(total, target, side="right") - 1, begin, end - 1)
+
     def scaled_rewards(self, h: int) -> np.ndarray:
         """discount^h times the rewards of step h, in the order of `rows`."""
         reward = self.rows(h)[3]

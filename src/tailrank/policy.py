@@ -8,7 +8,6 @@ that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`) or nothing (`M
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -72,20 +71,6 @@ class BudgetPolicy:
     def with_budget(self, budget: int) -> BudgetPolicy:
         """The same tables from another starting budget (an index on the grid)."""
         return replace(self, budget=int(budget))
-
-    def rules(self, h: int, s: int) -> list[tuple[float, float, int]]:
-        """Runs (from budget, to budget, action) in reward units at step h and state s; the ends are open."""
-        begin, end = self.offset[h, s], self.offset[h, s + 1]
-        if begin == end:
-            return [(-np.inf, np.inf, int(self.elsewhere[h, s]))]
-        actions = self.actions[begin:end]
-        cuts = np.flatnonzero(np.diff(actions)) + 1
-        # What is left is worth its units plus the rewards at their origin that are still to come.
-        rest = float(sum(self.grid.origin[h:], start=Fraction(0)))
-        edges = (self.first[h, s] + cuts) * float(self.grid.unit) + rest
-        bounds = np.concatenate([[-np.inf], edges, [np.inf]])
-        chosen = actions[np.concatenate([[0], cuts])]
-        return [(float(a), float(b), int(c)) for a, b, c in zip(bounds[:-1], bounds[1:], chosen, strict=True)]
 
     @property
     def start_budget(self) -> float:

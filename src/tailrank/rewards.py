@@ -67,12 +67,6 @@ class RewardLaw:
             )
         return np.maximum(budgets - spent, 0)
 
-    def sample(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Rewards in units, [n]."""
-        cumulative = np.cumsum(self.laws, axis=1)
-        chosen = cumulative[self.which[h, states, actions]]
-        return np.minimum((rng.random(states.size)[:, None] * chosen[:, -1:] >= chosen).sum(axis=1), self.top)
-
     @classmethod
     def from_mdp(cls, mdp: FiniteMDP, upsilon: float | None = None) -> RewardLaw:
         """The reward laws of an MDP: on their own lattice, or rounded up to multiples of `upsilon`."""

@@ -58,24 +58,17 @@ def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) ->
     actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
     states[:, 0] = rng.choice(mdp.n_states, size=n, p=mdp.start)
     memory = policy.start(n)
-    cumulative: dict[int, np.ndarray] = {}
     for h in range(H):
-        ptr, next_state, prob, reward = mdp.rows(h)
-        block = h if mdp.n_blocks > 1 else 0
-        if block not in cumulative:
-            cumulative = {block: np.concatenate([[0.0], np.cumsum(prob)])}
+        ptr, next_state, _, reward = mdp.rows(h)
         actions[:, h] = policy.act(h, states[:, h], memory)
         pair = states[:, h] * mdp.n_actions + actions[:, h]
-        begin, end = ptr[pair], ptr[pair + 1]
-        bad = np.flatnonzero(begin == end)
+        bad = np.flatnonzero(ptr[pair] == ptr[pair + 1])
         if bad.size:
             raise InputError(
                 f"step {h}: the policy plays action {actions[bad[0], h]} in state "
                 f"{mdp.labels[states[bad[0], h]]}, where it is not available"
             )
-        total = cumulative[block]
-        target = total[begin] + rng.random(n) * (total[end] - total[begin])
-        row = np.clip(np.searchsorted(total, target, side="right") - 1, begin, end - 1)
+        row = mdp.draw_rows(h, pair, rng)
         rewards[:, h], states[:, h + 1] = reward[row], next_state[row]
         memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
     returns = rewards @ mdp.discount ** np.arange(H)

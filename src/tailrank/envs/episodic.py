@@ -100,12 +100,8 @@ class Episodic:
         if actions.size and not 0 <= int(actions.min()) <= int(actions.max()) < self.n_actions:
             raise InputError(f"actions at step {h}: must lie in 0..{self.n_actions - 1}, found {actions}"[:200])
         groups = self.group[h][states]
-        ptr, next_group, _, rewards = self.truth.rows(h)
-        pair = groups * self.n_actions + actions
-        begin, end = ptr[pair], ptr[pair + 1]
-        total = self._cumulative[h if self.truth.n_blocks > 1 else 0]
-        target = total[begin] + rng.random(states.size) * (total[end] - total[begin])
-        row = np.clip(np.searchsorted(total, target, side="right") - 1, begin, end - 1)
+        _, next_group, _, rewards = self.truth.rows(h)
+        row = self.truth.draw_rows(h, groups * self.n_actions + actions, rng)
         reward = rewards[row]
         if self.sampler is not None:
             reward = self.sampler(h, groups, actions, rng)
@@ -120,11 +116,6 @@ class Episodic:
         order, first = members
         count = first[groups + 1] - first[groups]
         return order[first[groups] + (rng.random(groups.size) * count).astype(np.int64)]
-
-    @cached_property
-    def _cumulative(self) -> tuple[np.ndarray, ...]:
-        blocks = range(self.truth.n_blocks)
-        return tuple(np.concatenate([[0.0], np.cumsum(self.truth.rows(b)[2])]) for b in blocks)
 
     @cached_property
     def _members(self) -> tuple[tuple[np.ndarray, np.ndarray] | None, ...]:
