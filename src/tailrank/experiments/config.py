@@ -134,6 +134,11 @@ class RunConfig:
         return self.environment in ENVIRONMENTS
 
     @property
+    def simulated(self) -> bool:
+        """Whether it learns from observations of a simulator."""
+        return False
+
+    @property
     def checksum(self) -> str:
         """SHA-256 of the values."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)

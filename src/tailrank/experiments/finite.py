@@ -1,0 +1,136 @@
+"""Runs on environments whose truth is known: every plan is judged exactly, and regret is counted.
+
+The counts, the last plan and model, and the plans kept for the output rule are everything a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailrank import storage
+from tailrank.experiments import folder as files
+from tailrank.experiments.build import Setup
+from tailrank.experiments.config import RunConfig
+from tailrank.learners.ela import State
+from tailrank.lowrank import LowRankModel, StepModel
+from tailrank.planners.latent import LatentPlan
+from tailrank.training import Judge, train
+
+WHY = {
+    "best": "the highest CVaR in fresh episodes",
+    "uniform": "drawn uniformly among the iterates",
+    "greedy": "the last model's plan without bonus",
+}
+
+
+@dataclass
+class FiniteJob:
+    """ELA or ELLA on an `Episodic`."""
+
+    parts: Setup
+    cvar: float | None = None
+    star: float | None = None
+    regret: float = 0.0
+    kept: dict[int, LatentPlan] = field(default_factory=dict)
+    best: tuple[float, LatentPlan] | None = None
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration."""
+        return self.parts.config
+
+    @property
+    def digest(self) -> str:
+        """Of the environment."""
+        return self.parts.digest
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the environment."""
+        return list(self.parts.env.notes)
+
+    @property
+    def k(self) -> int:
+        """Iterations done."""
+        return self.state.k
+
+    def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
+        """Stand where the checkpoint says; finds CVaR*, which may take a while."""
+        self.state: State = self.parts.fresh
+        if arrays is not None:
+            self.state = self.state.from_arrays(arrays)
+            kept = {int(key.split(".")[1]) for key in arrays if key.startswith("kept.")}
+            self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in sorted(kept)}
+            if "best.cvar" in arrays:
+                self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")
+        self.judge: Judge = self.parts.judge()
+        self.star = self.judge.star
+        self.drawn = set(self.parts.rule.drawn(self.config.iterations, self.parts.streams))
+
+    def over(self) -> bool:
+        """After all iterations, or when the goal is reached."""
+        return self.k >= self.config.iterations or self._reached()
+
+    def _reached(self) -> bool:
+        goal = self.config.stop_cvar
+        return goal is not None and self.cvar is not None and self.cvar >= goal - 1e-12 * max(1.0, abs(goal))
+
+    def advance(self) -> dict[str, Any]:
+        """One iteration and the exact CVaR of its plan."""
+        parts = self.parts
+        steps = train(
+            parts.learner, parts.env, iterations=self.k + 1, seed=self.config.seed, state=self.state, judge=self.judge
+        )
+        state, measured = next(steps)
+        self.state = state = _contiguous(state)
+        self.cvar = float(measured["cvar"] or 0.0)
+        self.regret += self.judge.star - self.cvar
+        if state.plan is not None:
+            if state.k in self.drawn:
+                self.kept[state.k] = state.plan
+            if self.best is None or self.cvar > self.best[0]:
+                self.best = self.cvar, state.plan
+        return measured | {"regret": self.regret}
+
+    def arrays(self, out: Path) -> dict[str, np.ndarray]:
+        """State and plans."""
+        arrays = self.state.to_arrays()
+        for k, plan in self.kept.items():
+            arrays |= plan.to_arrays(f"kept.{k}")
+        if self.best is not None:
+            arrays |= {"best.cvar": np.array([self.best[0]])} | self.best[1].to_arrays("best")
+        return arrays
+
+    def finish(self, out: Path) -> dict[str, Any]:
+        """The plan that the output rule chooses, with its exact CVaR."""
+        config, parts, state, judge = self.config, self.parts, self.state, self.judge
+        if self._reached() and state.plan is not None:
+            plan, where, why = state.plan, f"iterate {state.k}", f"its CVaR reached {config.stop_cvar:g}"
+        else:
+            plan, where = parts.rule.choose(parts.learner, parts.env, state, self.kept, parts.streams)
+            why = WHY[config.output]
+        law = judge.law(plan)
+        about: dict[str, Any] = {
+            "algorithm": config.algorithm, "tau": config.tau, "iterations": state.k, "episodes": state.episodes,
+            "steps": state.steps, "cvar": law.cvar(config.tau), "cvar_star": judge.star, "regret": self.regret,
+            "returned": where, "why": why,
+        }  # fmt: skip
+        names = {"states": judge.truth.labels, "actions": judge.truth.action_labels}
+        source = {"source": parts.env.name, "seed": config.seed, "config": config.checksum}
+        if self.best is not None:
+            best = {"tau": config.tau, "cvar": self.best[0], "returned": "the iterate with the best exact CVaR"}
+            storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names)
+        storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names)
+        return about
+
+
+def _contiguous(state: State) -> State:
+    """The state as a checkpoint gives it back: the layout of arrays can decide how sums are rounded."""
+    if state.model is None:
+        return state
+    steps = (StepModel(np.ascontiguousarray(s.phi), np.ascontiguousarray(s.psi)) for s in state.model.steps)
+    return replace(state, model=LowRankModel(tuple(steps), state.model.group))
