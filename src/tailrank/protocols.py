@@ -86,3 +86,46 @@ class Episodic(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rewards [n], undiscounted, and next states [n]."""
         ...
+
+
+class Simulator(Protocol):
+    """An environment that can only be reset and played: observations are features [m], nothing else is known.
+
+    Up to `width` episodes run side by side. An episode is fixed by its seed and by the actions played in it.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """H: no episode is longer."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """m, the length of an encoded observation."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many episodes `reset` can begin at once."""
+        ...
+
+    def reset(self, seeds: np.ndarray) -> np.ndarray:
+        """Begin an episode for each seed [n], n at most `width`; the features of the first observations, [n, m]."""
+        ...
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards [n] (undiscounted), features [n, m] and whether each episode is over, [n] of bool.
+
+        An episode that was over before pays 0, keeps its features and stays over; its action is ignored.
+        """
+        ...

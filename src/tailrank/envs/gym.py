@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from tailrank.envs.episodic import Episodic
 from tailrank.envs.registry import make_episodic
+from tailrank.envs.rich_lock import rich_lock
 
 IDS = {
     "tailrank/RiskyLock-v0": "risky-lock",
@@ -23,6 +24,9 @@ IDS = {
     "tailrank/RiskyShortcut-v0": "risky-shortcut",
     "tailrank/Decoy-v0": "decoy",
 }
+
+
+RICH = "tailrank/RichLock-v0"
 
 
 class EpisodicEnv(gymnasium.Env[np.int64, np.int64]):
@@ -56,11 +60,43 @@ class EpisodicEnv(gymnasium.Env[np.int64, np.int64]):
         return np.int64(self._states[0]), float(reward[0]), over, False, {"step": self._h}
 
 
+class RichLockEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """One episode at a time of the lock with rich observations."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
+
+    def __init__(self, render_mode: str | None = None, **settings: Any):
+        self.lock = rich_lock(**settings)
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(-np.inf, np.inf, (self.lock.n_features,), np.float64)
+        self.action_space = spaces.Discrete(self.lock.n_actions)
+        self._over = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """The first observation."""
+        super().reset(seed=seed)
+        own = int(self.np_random.integers(2**31)) if seed is None else seed
+        self._over = False
+        return self.lock.reset(np.array([own]))[0], {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Observation, reward, terminated (after H steps), False, nothing."""
+        if self._over:
+            raise gymnasium.error.ResetNeeded("step: the episode is over (or was never begun), reset first")
+        rewards, seen, over = self.lock.step(np.array([action]))
+        self._over = bool(over[0])
+        return seen[0], float(rewards[0]), self._over, False, {}
+
+
 def register() -> None:
     """Tell Gymnasium the ids, unless it knows them."""
     for name, environment in IDS.items():
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point="tailrank.envs.gym:EpisodicEnv", kwargs={"environment": environment})
+    if RICH not in gymnasium.registry:
+        gymnasium.register(RICH, entry_point="tailrank.envs.gym:RichLockEnv")
 
 
 register()

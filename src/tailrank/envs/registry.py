@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import TypeVar
 
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.episodic import Episodic
 from tailrank.envs.locks import risky_lock
 from tailrank.envs.random_lowrank import random_lowrank
+from tailrank.envs.rich_lock import RichLock, rich_lock
 from tailrank.envs.small import decoy, risky_shortcut
+
+T = TypeVar("T")
 
 ENVIRONMENTS: dict[str, Callable[..., Episodic]] = {
     "risky-lock": risky_lock,
@@ -20,16 +24,40 @@ ENVIRONMENTS: dict[str, Callable[..., Episodic]] = {
 }
 
 
+SIMULATORS: dict[str, Callable[..., RichLock]] = {
+    "rich-lock": rich_lock,
+    "tailrank/RichLock-v0": rich_lock,
+    "tailrank/RiskyLock-v0": rich_lock,
+}
+"""Environments that show observations instead of states."""
+
+SHORT = {"actions": "n_actions", "states": "n_states"}
+
+
 def make_episodic(name: str, **settings: object) -> Episodic:
     """The environment with this name and these settings.
 
     >>> make_episodic("risky-lock", horizon=10, n_states=300).n_groups
     3
     """
-    build = ENVIRONMENTS[checks.one_of(name, "environment", ENVIRONMENTS)]
-    known = list(inspect.signature(build).parameters)
+    return _made(ENVIRONMENTS, name, settings)
+
+
+def make_simulator(name: str, **settings: object) -> RichLock:
+    """The simulator with this name and these settings.
+
+    >>> make_simulator("rich-lock", horizon=10).n_features
+    16
+    """
+    return _made(SIMULATORS, name, settings)
+
+
+def _made(known: dict[str, Callable[..., T]], name: str, settings: dict[str, object]) -> T:
+    build = known[checks.one_of(name, "environment", known)]
+    names = list(inspect.signature(build).parameters)
+    settings = {SHORT.get(key, key) if key not in names else key: value for key, value in settings.items()}
     for setting in settings:
-        if setting not in known:
-            near = checks.did_you_mean(setting, known)
-            raise InputError(f"{setting}: is no setting of {name}, which has {', '.join(known)}{near}")
+        if setting not in names:
+            near = checks.did_you_mean(setting, names)
+            raise InputError(f"{setting}: is no setting of {name}, which has {', '.join(names)}{near}")
     return build(**settings)

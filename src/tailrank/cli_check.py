@@ -1,0 +1,169 @@
+"""The command `tailrank check`: whether an environment or a file is fit for use, before time is spent on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tailrank.cli_errors import Command, Failure
+
+if TYPE_CHECKING:
+    from tailrank.envs.checking import Report
+
+POLICIES = (".policy", ".safetensors")
+COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "note": "cyan"}
+
+
+@click.command(cls=Command)
+@click.argument("source")
+@click.option("--horizon", type=int, metavar="H", help="Number of steps.  [default: the environment's own limit]")
+@click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of the environment (JSON or text)."
+)
+@click.option("--levels", metavar="N[,N...]", help="Values in every dimension of Box actions.  [default: 5]")
+@click.option("--episodes", type=int, default=5, show_default=True, metavar="N", help="Random episodes to play.")
+@click.option(
+    "--seconds", type=float, default=20.0, show_default=True, metavar="X", help="Time after which no more begin."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(
+    source: str,
+    horizon: int | None,
+    imports: tuple[str, ...],
+    settings: tuple[str, ...],
+    levels: str | None,
+    episodes: int,
+    seconds: float,
+    as_json: bool,
+) -> int:
+    """Say what is right and wrong with SOURCE: a Gymnasium environment, a file with an MDP, or a policy file.
+
+    An environment is played at random, and some episodes twice. Exit code 1 if there are errors.
+    """
+    kind = _kind(source)
+    if kind == "environment":
+        from tailrank.envs.checking import examine
+
+        report = examine(
+            source, horizon=horizon, imports=imports, levels=_levels(levels), settings=_pairs(settings),
+            episodes=episodes, seconds=seconds,
+        )  # fmt: skip
+    else:
+        report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
+    counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
+    if as_json:
+        found = [{"level": x.level, "what": x.what, "advice": x.advice} for x in report.findings]
+        result = {"source": source, "kind": kind, "errors": counts["error"], "warnings": counts["warning"]}
+        click.echo(json.dumps(result | {"findings": found, "facts": report.facts}, allow_nan=False))
+    else:
+        _print(report, counts)
+    return 1 if counts["error"] else 0
+
+
+def _kind(source: str) -> str:
+    """`mdp`, `policy` or `environment`."""
+    from tailrank.envs.sources import READABLE
+
+    if source.endswith(READABLE):
+        kind = "mdp"
+    elif source.endswith(POLICIES) or os.path.exists(source):
+        kind = "policy"
+    else:
+        return "environment"
+    if not os.path.isfile(source):
+        raise Failure(f"{source}: must be a file" if os.path.exists(source) else f"{source}: no such file")
+    return kind
+
+
+def _mdp(source: str, horizon: int | None) -> Report:
+    """Whether a file with an MDP reads; a horizon that it does not say is no fault of it."""
+    from tailrank.checks import InputError
+    from tailrank.envs import read_mdp
+    from tailrank.envs.checking import Report
+
+    report = Report(source)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            try:
+                read = read_mdp(source, horizon=horizon)
+            except InputError:
+                if horizon is not None:
+                    raise
+                read = read_mdp(source, horizon=1)
+                report.add("note", "horizon: the file does not say how many steps there are", "give --horizon")
+        except InputError as error:
+            report.add("error", str(error))
+            return report
+    mdp = read.mdp
+    report.facts = {"states": mdp.n_states, "actions": mdp.n_actions, "rows": int(mdp.prob.size)}
+    low, high = float(mdp.reward.min()), float(mdp.reward.max())
+    report.facts["rewards"] = [low, high]
+    what = (
+        f"an MDP of {mdp.n_states} states, {mdp.n_actions} actions and {mdp.prob.size} rows, rewards {low:g}..{high:g}"
+    )
+    report.add("ok", what, f"`tailrank solve {source}`")
+    for line in (*read.notes, *(" ".join(str(warning.message).split()) for warning in caught)):
+        report.add("note", line)
+    return report
+
+
+def _policy(source: str) -> Report:
+    """Whether a policy file reads, and what it says about itself."""
+    from tailrank.checks import InputError
+    from tailrank.envs.checking import Report
+    from tailrank.storage import load
+
+    report = Report(source)
+    try:
+        stored = load(source)
+    except InputError as error:
+        report.add("error", str(error))
+        return report
+    info = stored.info if isinstance(stored.info, Mapping) else {}
+    kind = type(stored.policy).__name__
+    about = f" for {info['source']}" if info.get("source") else ""
+    report.facts = {"policy": kind, "for": info.get("source")}
+    report.add("ok", f"a policy file: {kind}{about}", f"`tailrank show {source}`")
+    return report
+
+
+def _print(report: Report, counts: Mapping[str, int]) -> None:
+    click.echo(report.name)
+    for found in report.findings:
+        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{found.what}")
+        if found.advice:
+            click.echo(f"{'':<9}-> {found.advice}")
+    click.echo(
+        ", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning"))
+    )
+
+
+def _levels(text: str | None) -> int | list[int] | None:
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise Failure(f"--levels {text}: must be a whole number, or several divided by commas") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """KEY=VALUE with values as JSON where they are, else as text."""
+    result = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise Failure(f"--set {pair}: must be KEY=VALUE")
+        try:
+            result[name.strip()] = json.loads(text.lower() if text.lower() in ("true", "false") else text)
+        except ValueError:
+            result[name.strip()] = text
+    return result
