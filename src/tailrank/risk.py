@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from tailrank import checks
+from tailrank.bounds import dkw_bounds as dkw_bounds
 
 LEVEL_TOLERANCE = 1e-12
 """Slack when a cumulative probability is compared with tau: 0.7 + 0.1 + 0.1 is below 0.9 in floats."""
@@ -87,23 +88,3 @@ def cvar(values: object, tau: float, probs: object = None) -> float:
     1.3333333333333333
     """
     return ReturnLaw.of(values, probs).cvar(tau)
-
-
-def dkw_bounds(returns: np.ndarray, tau: float, confidence: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    """Lower and upper bound on CVaR_tau that both hold with probability `confidence`, for returns in `bounds`.
-
-    The Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant: mass sqrt(log(2 / delta) / 2n) is moved
-    from the best returns to the lower end, or from the worst to the upper end.
-    """
-    low, high = bounds
-    x = np.sort(np.asarray(returns, dtype=np.float64))
-    slack = 1e-9 * max(abs(low), abs(high))
-    if x[0] < low - slack or x[-1] > high + slack:
-        bad = x[0] if x[0] < low - slack else x[-1]
-        raise checks.InputError(f"bounds = {bounds}: must hold every return, found {bad}")
-    n = x.size
-    e = min(1.0, float(np.sqrt(np.log(2.0 / (1.0 - confidence)) / (2.0 * n))))
-    kept = np.clip(np.minimum(np.arange(1, n + 1) / n, 1 - e) - np.arange(n) / n, 0.0, None)
-    worse = ReturnLaw.of(np.append(x, low), np.append(kept, e))
-    better = ReturnLaw.of(np.append(x, high), np.append(kept[::-1], e))
-    return worse.cvar(tau), better.cvar(tau)

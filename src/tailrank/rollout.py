@@ -1,4 +1,5 @@
-"""The one rollout: play a policy in a finite MDP (all episodes at once) or in a Gymnasium environment.
+"""The one rollout: play a policy in a finite MDP or an environment for learners (all episodes at once), in a
+Gymnasium environment (one by one), or in a simulator that is only known by its observations (in batches).
 
 Episodes end after H steps or when the environment ends them; what is not played stays -1 or zero.
 """
@@ -14,6 +15,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import Policy
+from tailrank.protocols import Episodic, Simulator
 
 if TYPE_CHECKING:
     import gymnasium
@@ -29,9 +31,46 @@ class Episodes:
     returns: np.ndarray
 
 
+@dataclass(frozen=True)
+class Observed:
+    """n episodes in a simulator: actions [n, H] (-1 where none was played), rewards [n, H] (undiscounted),
+    returns [n] (discounted), lengths [n], and features [n, H + 1, m] if they were kept (the last ones stay).
+    """
+
+    actions: np.ndarray
+    rewards: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    features: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A policy on groups as a policy on states; group [H] of [S] says which group a state belongs to."""
+
+    policy: Policy
+    group: tuple[np.ndarray, ...]
+
+    def start(self, n: int) -> np.ndarray:
+        """Memory of n fresh episodes."""
+        return self.policy.start(n)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions at step h."""
+        return self.policy.act(h, self.group[h][states], memory)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Memory after the rewards of step h."""
+        after = self.group[min(h + 1, len(self.group) - 1)]
+        return self.policy.update(h, self.group[h][states], actions, rewards, after[next_states], memory)
+
+
 def play(
     policy: Policy,
-    env: FiniteMDP | gymnasium.Env[Any, Any],
+    env: FiniteMDP | Episodic | gymnasium.Env[Any, Any],
     episodes: int,
     *,
     rng: np.random.Generator,
@@ -40,12 +79,16 @@ def play(
 ) -> Episodes:
     """`episodes` episodes of `policy` in `env`.
 
-    horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own.
+    horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
+    simulator see `play_simulator`.
     """
     n = checks.whole(episodes, "episodes")
     if isinstance(env, FiniteMDP):
         return _in_mdp(policy, env, n, rng)
-    steps = horizon if horizon is not None else getattr(env.spec, "max_episode_steps", None)
+    if hasattr(env, "truth"):
+        return _in_episodic(policy, env, n, rng)
+    spec = getattr(env, "spec", None)
+    steps = horizon if horizon is not None else getattr(spec, "max_episode_steps", None)
     if steps is None:
         raise InputError("horizon: the environment states no step limit; give one")
     gamma = checks.discount_factor(1.0 if discount is None else discount)
@@ -73,6 +116,81 @@ def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) ->
         memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
     returns = rewards @ mdp.discount ** np.arange(H)
     return Episodes(states, actions, rewards, returns)
+
+
+def _in_episodic(policy: Policy, env: Episodic, n: int, rng: np.random.Generator) -> Episodes:
+    H = env.horizon
+    states = np.empty((n, H + 1), dtype=np.int64)
+    actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
+    states[:, 0] = env.reset(n, rng)
+    memory = policy.start(n)
+    for h in range(H):
+        actions[:, h] = policy.act(h, states[:, h], memory)
+        rewards[:, h], states[:, h + 1] = env.step(h, states[:, h], actions[:, h], rng)
+        memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
+    return Episodes(states, actions, rewards, rewards @ env.truth.discount ** np.arange(H))
+
+
+def play_simulator(
+    policy: Policy, simulator: Simulator, seeds: np.ndarray, *, discount: float = 1.0, keep_features: bool = False
+) -> Observed:
+    """One episode of `policy` for each seed [n], in batches of the simulator's width.
+
+    The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
+    long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
+    """
+    seeds = np.asarray(seeds)
+    if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":
+        raise InputError(f"seeds: must be a non-empty list of whole numbers, found {seeds!r:.60}")
+    gamma = checks.discount_factor(discount)
+    width = checks.whole(simulator.width, f"width of {simulator.name}")
+    batches = [_batch(policy, simulator, seeds[i : i + width], keep_features) for i in range(0, seeds.size, width)]
+    actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
+    features = np.concatenate([b[3] for b in batches]) if keep_features else None
+    return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, features)
+
+
+def _batch(
+    policy: Policy, simulator: Simulator, seeds: np.ndarray, keep: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Actions, rewards, lengths and features (empty unless kept) of at most `width` episodes."""
+    n, H = seeds.size, simulator.horizon
+    actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
+    lengths, over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+    seen = _features(simulator, simulator.reset(seeds), n)
+    kept = np.empty((n, H + 1, seen.shape[1]) if keep else (n, 0, 0), dtype=seen.dtype)
+    if keep:
+        kept[:, 0] = seen
+    memory = policy.start(n)
+    for h in range(H):
+        chosen = np.asarray(policy.act(h, seen, memory), dtype=np.int64)
+        reward, after, ended = simulator.step(chosen)
+        reward, after = np.where(over, 0.0, reward), np.where(over[:, None], seen, _features(simulator, after, n))
+        bad = np.flatnonzero(~np.isfinite(reward))
+        if bad.size:
+            raise InputError(
+                f"{simulator.name}: reward = {reward[bad[0]]} at step {h} of the episode with seed {seeds[bad[0]]}: "
+                "must be finite"
+            )
+        actions[:, h], rewards[:, h] = np.where(over, -1, chosen), reward
+        lengths += ~over
+        over = over | ended
+        if keep:
+            kept[:, h + 1 : None if over.all() else h + 2] = after[:, None]
+        if over.all():
+            break
+        memory = policy.update(h, seen, chosen, reward, after, memory)
+        seen = after
+    return actions, rewards, lengths, kept
+
+
+def _features(simulator: Simulator, found: np.ndarray, n: int) -> np.ndarray:
+    if np.shape(found) != (n, simulator.n_features):
+        raise InputError(
+            f"{simulator.name}: features must have shape [{n}, {simulator.n_features}], found {list(np.shape(found))}"
+        )
+    # A copy: a simulator may write its next observations into the same array.
+    return np.array(found)
 
 
 def _in_gymnasium(

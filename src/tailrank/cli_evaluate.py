@@ -1,0 +1,132 @@
+"""What `tailrank evaluate` measures: a saved policy in an MDP, or the plan of a run in the run's own environment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailrank.cli_errors import Failure
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tailrank.envs import Source
+    from tailrank.estimate import Estimate
+    from tailrank.policy import Policy
+
+FEW = 20
+"""Episodes in the tail below which a bootstrap is not to be trusted."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be measured: `policy` in `env` by playing; `exact` gives a policy and an MDP for doing without."""
+
+    policy: Any
+    env: Any
+    exact: Callable[[], tuple[Any, Any]] | None
+    taus: tuple[float, ...]
+    rng: np.random.Generator
+    discount: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Task:
+    """A saved policy in the MDP that was read."""
+    import numpy as np
+
+    from tailrank.checks import whole
+
+    _fits(policy, read)
+    rng = np.random.default_rng(whole(seed, "seed", least=0))
+    return Task(policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes))
+
+
+def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
+    """The plan of the run in `folder`, to be played in episodes that nobody has seen.
+
+    Random numbers are keyed by (seed of the run, evaluation, 0, 0, seed): training has shorter keys.
+    """
+    from tailrank.checks import InputError, whole
+    from tailrank.experiments import build
+    from tailrank.experiments import folder as files
+    from tailrank.experiments.config import RunConfig
+    from tailrank.mdp import FiniteMDP
+    from tailrank.storage import load
+    from tailrank.streams import Streams
+
+    out = Path(folder)
+    if not (out / files.CONFIG).is_file():
+        raise InputError(f"{out}: holds no run ({files.CONFIG} is missing)")
+    config = RunConfig.read(out / files.CONFIG)
+    if not (out / files.PLAN).is_file():
+        raise InputError(f"{out}: holds no plan yet; finish the run with: tailrank train --resume {out}")
+    policy, env = load(out / files.PLAN).policy, build.environment(config)
+    levels, rng = tuple(taus) or (config.tau,), Streams(config.seed).evaluation(0, 0, whole(seed, "seed", least=0))
+    notes = tuple(getattr(env, "notes", ()))
+    if hasattr(env, "n_features"):
+        return Task(policy, env, None, levels, rng, config.discount, notes)
+    if isinstance(env, FiniteMDP):
+        return Task(policy, env, lambda: (policy, env), levels, rng, notes=notes)
+    from tailrank.rollout import Decoded
+    from tailrank.training import raw_truth
+
+    parts = build.setup(config, env)
+    before = files.read_manifest(out).get("environment")
+    if before is not None and before != parts.digest:
+        raise InputError(f"{out}: {config.environment} has changed since the run")
+    if env.sampler is not None:
+        notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
+    if parts.learner.finite.decoder:
+        return Task(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
+    return Task(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
+
+
+def measure(task: Task, *, episodes: int | None, width: float | None, **options: Any) -> tuple[list[Any], list[str]]:
+    """Results as plain data, one for each tau, and notes."""
+    from tailrank.estimate import evaluate_all
+
+    notes = list(task.notes)
+    if width is None and options["max_episodes"] is not None:
+        raise Failure("--max-episodes: is for --width; --episodes plays a fixed number")
+    if episodes is None and width is None:
+        if task.exact is None:
+            raise Failure(f"--episodes or --width: must be given, {task.env.name} is only known by playing")
+        found = evaluate_all(*task.exact(), task.taus, method=options["method"], confidence=options["confidence"])
+    else:
+        limits = {name: value for name, value in options.items() if value is not None}
+        found = evaluate_all(
+            task.policy, task.env, task.taus, episodes=episodes, width=width, rng=task.rng, discount=task.discount,
+            **limits,
+        )  # fmt: skip
+    if any(one.cvar_interval.approximate for one in found):
+        text = "the intervals for CVaR and the mean are bootstraps, so their confidence is approximate"
+        asked = options["method"] != "auto"
+        notes.append(text if asked else f"{text}; --bounds LOW HIGH, the range of the return, gives ones that hold")
+        tail = min(one.tau * one.episodes for one in found)
+        if tail < FEW:
+            notes.append(f"only {tail:g} episodes in the tail: the bootstrap is not to be trusted there")
+    return [as_dict(one) for one in found], notes
+
+
+def as_dict(one: Estimate) -> dict[str, object]:
+    """The numbers; ends that are not known are None."""
+    names = ("tau", "cvar", "lower", "upper", "var", "mean", "confidence", "episodes", "method", "status")
+    result = {name: getattr(one, name) for name in names}
+    for name, found in (("var", one.var_interval), ("mean", one.mean_interval)):
+        result |= {f"{name}_lower": found.lower, f"{name}_upper": found.upper, f"{name}_method": found.method}
+    return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in result.items()}
+
+
+def _fits(policy: Policy, read: Source) -> None:
+    """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
+    table = getattr(policy, "first", getattr(policy, "actions", None))
+    shape, mdp = table.shape[:2] if table is not None else (), read.mdp
+    if shape != (mdp.horizon, mdp.n_states):
+        found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
+        raise Failure(f"policy: has {found}, {read.name} has {mdp.horizon} steps and {mdp.n_states} states")
+    if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
+        raise Failure(f"policy: plays action {policy.actions.max()}, {read.name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
