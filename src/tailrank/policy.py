@@ -162,3 +162,12 @@ class LevelPolicy:
 
     def _first_pair(self, h: int) -> int:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
+
+
+def horizon_of(policy: Policy) -> int | None:
+    """H of a policy that knows how many steps it is for, else None."""
+    steps = getattr(policy, "horizon", None)
+    if steps is None:
+        table = getattr(policy, "first", getattr(policy, "actions", None))
+        steps = len(table) if isinstance(table, np.ndarray) and table.ndim > 1 else None
+    return None if steps is None else int(steps)
