@@ -1,0 +1,69 @@
+"""What a learner has seen of a simulator: whole episodes, as features, actions and rewards in units.
+
+Episodes may end before H; `lengths` says after how many steps. Arrays grow by doubling, so that adding an
+episode costs what the episode costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Replay:
+    """n episodes: features [n, H, m] (float32, what was seen before each action), actions and units [n, H]."""
+
+    horizon: int
+    n_features: int
+    n: int = 0
+    _features: np.ndarray = field(init=False, repr=False)
+    _actions: np.ndarray = field(init=False, repr=False)
+    _units: np.ndarray = field(init=False, repr=False)
+    _lengths: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        H, m = self.horizon, self.n_features
+        self._features = np.zeros((0, H, m), dtype=np.float32)
+        self._actions = np.zeros((0, H), dtype=np.int32)
+        self._units = np.zeros((0, H), dtype=np.int32)
+        self._lengths = np.zeros(0, dtype=np.int64)
+
+    def add(self, features: np.ndarray, actions: np.ndarray, units: np.ndarray, lengths: np.ndarray) -> None:
+        """Append episodes: features [k, H, m], actions [k, H], units [k, H], lengths [k]."""
+        k, room = len(lengths), len(self._lengths)
+        if self.n + k > room:
+            for name in ("_features", "_actions", "_units", "_lengths"):
+                old = getattr(self, name)
+                new = np.zeros((max(self.n + k, 2 * room), *old.shape[1:]), dtype=old.dtype)
+                new[: self.n] = old[: self.n]
+                setattr(self, name, new)
+        here = slice(self.n, self.n + k)
+        self._features[here], self._actions[here] = features, actions
+        self._units[here], self._lengths[here] = units, lengths
+        self.n += k
+
+    @property
+    def features(self) -> np.ndarray:
+        """[n, H, m]."""
+        return self._features[: self.n]
+
+    @property
+    def actions(self) -> np.ndarray:
+        """[n, H]."""
+        return self._actions[: self.n]
+
+    @property
+    def units(self) -> np.ndarray:
+        """Rewards in units of the grid, [n, H]."""
+        return self._units[: self.n]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps played, [n]."""
+        return self._lengths[: self.n]
+
+    def alive(self, h: int) -> np.ndarray:
+        """Episodes [k] that reached step h."""
+        return np.flatnonzero(self.lengths > h)
