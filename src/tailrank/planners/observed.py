@@ -1,0 +1,155 @@
+"""The latent planner on what was observed: E_{psi_j} is taken over observed next states, weighted.
+
+    M_h[j, c] = sum_i w_ji Q_{h+1}(j, a(x'_i, c), c),     w_ji = q_j(x'_i) / sum_i q_j(x'_i)
+    Q_h(z, a, c) = -b_h(z, a) + sum over outcomes (j, r) of P_h(j, r | z, a) M_h[j, max(c - r, 0)]
+    a(x, c) = argmin_a sum_z q_z(x) Q_h(z, a, c),     Q_H = c
+
+Observations whose latent is sure are all alike: they stand in the sum as one point, so that the cost depends on
+the data only through the observations that are not (a subsample of them, whose error is reported). An ended
+episode earns nothing more: its value is max(c - what nothing costs in units, 0). Budgets above the most that can
+still be earned need no table: values are linear there.
+
+Pairs that were never tried lead anywhere: to every latent of the next step alike, with the step's usual reward.
+Pairs that were tried n times are mixed with all the outcomes of their latent, with weight prior / (n + prior).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.decoder import Decoder, posterior
+from tailrank.latents import LatentCounts
+from tailrank.replay import Replay
+
+SURE = 1e-3
+"""An observation whose latent has probability above 1 - SURE counts as sure."""
+LARGEST_SUPPORT = 200
+
+
+@dataclass(frozen=True)
+class Support:
+    """Observed states of a step that are not sure: mix [s, K] how likely each latent is;
+    weights [K, s] and sure [K]: the shares of psi_j that lie on them and on sure observations.
+    """
+
+    mix: np.ndarray
+    weights: np.ndarray
+    sure: np.ndarray
+
+
+@dataclass(frozen=True)
+class ObservedPlan:
+    """values [H] of [K, A, C_h]: the shortfall of each action; budget and objective in units; curve V_0(c) [C_0].
+
+    support_error: the largest standard error of a table entry that the subsample of observations causes, in units.
+    """
+
+    values: tuple[np.ndarray, ...]
+    budget: int
+    objective: float
+    curve: np.ndarray
+    support_error: float = 0.0
+
+    def act(self, h: int, mix: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Actions [n] for latents with probabilities mix [n, K] and remaining budgets [n] (units)."""
+        from tailrank.planners import observed_kernels
+
+        result = np.empty(len(mix), dtype=np.int64)
+        observed_kernels.choose(self.values[h], mix, budgets, result)
+        return result
+
+
+def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list[Support | None]:
+    """For each step the observations that are not sure, None where all are."""
+    result: list[Support | None] = []
+    for h in range(replay.horizon):
+        alive = replay.alive(h)
+        if alive.size > 5 * LARGEST_SUPPORT:
+            alive = np.sort(rng.choice(alive, size=5 * LARGEST_SUPPORT, replace=False))
+        mix = posterior(decoder, h, replay.features[alive, h]) if alive.size else np.zeros((0, decoder.n_latents))
+        unsure = mix.max(axis=1, initial=0.0) < 1 - SURE
+        if not unsure.any():
+            result.append(None)
+            continue
+        sure = np.bincount(mix[~unsure].argmax(axis=1), minlength=decoder.n_latents).astype(np.float64)
+        points, scale = mix[unsure], 1.0
+        if len(points) > LARGEST_SUPPORT:
+            scale = len(points) / LARGEST_SUPPORT
+            points = points[rng.choice(len(points), size=LARGEST_SUPPORT, replace=False)]
+        total = scale * points.sum(axis=0) + sure
+        # A latent that none of these observations shows stands for itself.
+        shown, total = total > 1e-12, np.maximum(total, 1e-12)
+        weights = np.where(shown[:, None], scale * points.T / total[:, None], 0.0)
+        result.append(Support(points, weights, np.where(shown, sure / total, 1.0)))
+    return result
+
+
+def plan_observed(
+    counts: LatentCounts, horizon: int, bonus: np.ndarray, present: np.ndarray, start: np.ndarray, tau: float, *,
+    zero: int, usual: np.ndarray, prior: float, support: list[Support | None] | None = None,
+) -> ObservedPlan:  # fmt: skip
+    """The plan of the counted model.
+
+    bonus [steps, K, A] in units; present [H, K]: latents that a step has; start [n, K]: latents of first
+    observations; zero: units of a reward of 0; usual [H]: the usual reward of each step in units.
+    """
+    from tailrank.planners import observed_kernels
+
+    H, K, A = horizon, counts.n_latents, counts.n_actions
+    ptr, after, units, count = counts.outcomes()
+    table_of = np.zeros(H, dtype=np.int64) if counts.steps == 1 else np.arange(H)
+    ends = ptr[:: K * A]
+    most, ended = np.zeros(H + 1, dtype=np.int64), np.zeros(H + 1, dtype=np.int64)
+    for h in reversed(range(H)):
+        t = table_of[h]
+        top = max(int(units[ends[t] : ends[t + 1]].max(initial=0)), int(usual[h]))
+        ended[h] = ended[h + 1] + zero
+        most[h] = max(top + max(most[h + 1], ended[h + 1]), ended[h])
+    values: list[np.ndarray] = []
+    nowhere = np.zeros(K, dtype=bool)
+    error = 0.0
+    tables = np.zeros((K + 1, 1))
+    for h in reversed(range(H)):
+        t, C = table_of[h], int(most[h]) + 1
+        q, result = np.empty((K, A, C)), np.empty((K + 1, C))
+        observed_kernels.backup(
+            ptr[t * K * A : (t + 1) * K * A + 1], after, units, count, bonus[t], prior,
+            present[h + 1] if h < H - 1 else nowhere, int(usual[h]), (H - h) * zero, tables, q, result,
+        )  # fmt: skip
+        values.append(q)
+        tables = result
+        here = support[h] if support is not None and h > 0 else None
+        if here is not None:
+            points = _played(q, here.mix)
+            tables[:K] = here.sure[:, None] * tables[:K] + np.einsum("zi,zic->zc", here.weights, points)
+            error = max(error, _error(here.weights, points))
+    first = _best(values[-1], start).mean(axis=0)
+    objective = np.arange(first.size) - first / tau
+    best = int(np.argmax(objective >= objective.max() - 1e-11 * max(1.0, float(np.abs(objective).max()))))
+    return ObservedPlan(tuple(reversed(values)), best, float(objective[best]), first, error)
+
+
+def _best(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
+    """min over actions of the mixture's values, [n, C]."""
+    best = np.full((len(mix), values.shape[2]), np.inf)
+    for a in range(values.shape[1]):
+        np.minimum(best, mix @ values[:, a], out=best)
+    return best
+
+
+def _played(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
+    """The value in each latent of the action that is played at each observation, [K, n, C]."""
+    scores = np.stack([mix @ values[:, a] for a in range(values.shape[1])])  # [A, n, C]
+    chosen = scores.argmin(axis=0)
+    return values[:, chosen, np.arange(values.shape[2])]
+
+
+def _error(weights: np.ndarray, points: np.ndarray) -> float:
+    """The largest standard error of a weighted mean over the support, [K, C]."""
+    total = np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+    share = weights / total
+    mean = np.einsum("zi,zic->zc", share, points)
+    spread = np.einsum("zi,zic->zc", share, points**2) - mean**2
+    return float(np.sqrt(np.maximum(spread, 0.0) * (share**2).sum(axis=1, keepdims=True)).max(initial=0.0))
