@@ -46,3 +46,11 @@ class Streams:
     def output(self, *key: int) -> np.random.Generator:
         """For the draw of the iterate that is returned."""
         return self._stream("output", *key)
+
+    def train_seeds(self, k: int, n: int) -> np.ndarray:
+        """Seeds [n] of the episodes of iteration k: even, so that no evaluation ever plays one of them."""
+        return 2 * self._stream("environment", k).integers(0, 2**30, size=n)
+
+    def evaluation_seeds(self, k: int, n: int) -> np.ndarray:
+        """Seeds [n] of fresh episodes that judge a policy: odd."""
+        return 2 * self._stream("evaluation", k).integers(0, 2**30, size=n) + 1

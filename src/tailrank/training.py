@@ -1,6 +1,6 @@
 """The driver: run a learner on an environment, iteration by iteration, with exact regret where it can be.
 
-    for state, row in train(ELA(tau=0.1, oracles=ModelChoice("class")), env, iterations=200, seed=0):
+    for state, row in train(ELA(tau=0.1, oracle=ModelChoice("class")), env, iterations=200, seed=0):
         print(row["episodes"], row["cvar"])
 
 Regret is the paper's: the sum over k of CVaR* - CVaR(R(pi^k, c^k)), of the plans, not of the episodes that
@@ -78,7 +78,7 @@ class Judge:
     @classmethod
     def of(cls, learner: ELA, env: Episodic) -> Judge:
         """The judge of a learner's plans; `star` comes from the exact planner."""
-        truth = env.truth if learner.oracles.decoder else raw_truth(env)
+        truth = env.truth if learner.finite.decoder else raw_truth(env)
         same_groups = truth is env.truth
         quick = same_groups and _on_grid(env) and truth.ptr.size <= QUICK_PAIRS and dependence(truth) < 1e-12
         return cls(learner.tau, env, truth, solve(env.truth, tau=learner.tau).cvar, quick)

@@ -13,7 +13,7 @@ are counted from zero here: the paper's D_h is `seen` of step h - 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -21,11 +21,15 @@ from tailrank import checks
 from tailrank.bonus import elliptical_bonus
 from tailrank.data import Seen
 from tailrank.lowrank import LowRankModel, StepModel
+from tailrank.oracles.discriminative import Discriminative
 from tailrank.oracles.fit import MleOracle
 from tailrank.planners.latent import LatentPlan, plan_latent
 from tailrank.protocols import Episodic
 from tailrank.schedules import PRACTICAL, Schedule
 from tailrank.streams import Streams
+
+if TYPE_CHECKING:
+    from tailrank.learners.learn import Learned
 
 Collect = Literal["printed", "rollins", "episode"]
 
@@ -117,24 +121,48 @@ class ELA:
     collect: "printed" is Algorithm 1; "rollins", the default, also learns from the transitions that lead to
     the uniform actions; "episode" plays one of the H episodes an iteration, drawn at random, and learns from all of it.
     share: pool the data of all steps (for a time-homogeneous MDP). batch: collections between two fits.
+    rewards: "learned" with a `Discriminative` oracle, which learns from observations (see `learn`).
     """
 
     tau: float
-    oracles: Oracles
+    oracle: Oracles | Discriminative
     schedule: Schedule = PRACTICAL
     planner: GroupPlanner = field(default=exact_planner)
     collect: Collect = "rollins"
     share: bool = False
     batch: int = 1
+    rewards: Literal["known", "learned"] = "known"
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
+        checks.one_of(self.rewards, "rewards", ("known", "learned"))
+        if isinstance(self.oracle, Discriminative) != (self.rewards == "learned"):
+            raise checks.InputError(
+                f"rewards = {self.rewards!r}: rewards are learned with an oracle for observations (Discriminative), "
+                "and known with the others"
+            )
         checks.one_of(self.collect, "collect", ("printed", "rollins", "episode"))
         checks.whole(self.batch, "batch")
 
+    def learn(self, env: Any, *, episodes: int, seed: int = 0, horizon: int | None = None, **settings: Any) -> Learned:
+        """Learn from at least so many episodes of a Gymnasium environment, a simulator or an `Episodic`.
+
+        settings: of `ObservedELA`, where it learns from observations.
+        """
+        from tailrank.learners.learn import learn
+
+        return learn(self, env, episodes=episodes, seed=seed, horizon=horizon, **settings)
+
+    @property
+    def finite(self) -> Oracles:
+        """The oracle for finite environments; an error if it is one for observations."""
+        if isinstance(self.oracle, Discriminative):
+            raise checks.InputError("oracle: is one for observations; use learn(env, episodes=...)")
+        return self.oracle
+
     def init(self, env: Episodic) -> State:
         """No data, uniform actions (lines 1-3)."""
-        group = env.group if self.oracles.decoder else (np.arange(env.n_states),) * env.horizon
+        group = env.group if self.finite.decoder else (np.arange(env.n_states),) * env.horizon
         sizes = [int(g.max()) + 1 for g in group]
         return State(0, 0, 0, Seen.empty(sizes, env.n_actions), group)
 
@@ -206,7 +234,7 @@ class ELA:
 
     def _fit(self, state: State, env: Episodic, streams: Streams, k: int) -> tuple[LowRankModel, float, bool, float]:
         """The model of every step, its log-likelihood, whether all fits converged, and log |F|."""
-        oracles = self.oracles.make(env)
+        oracles = self.finite.make(env)
         counts = state.seen.counts
         if self.share:
             shapes = {c.shape for c in counts}
@@ -230,7 +258,7 @@ class ELA:
         rng: np.random.Generator,
     ) -> LatentPlan:  # fmt: skip
         law_of = env.reward_of
-        if not self.oracles.decoder:
+        if not self.finite.decoder:
             law_of = tuple(env.reward_of[h][env.group[h]] for h in range(env.horizon))
         start = int(group[0][env.start])
         return self.planner(model, env, law_of, bonus, self.tau, start, rng)

@@ -1,0 +1,258 @@
+"""ELA on observations: the loop of Algorithm 1 where states are never seen, only what they look like.
+
+Every iteration k
+- plays one whole episode (or a few) with the last plan, and learns from all of it              lines 5-10
+- fits the decoder when the data has grown by a fixed share, else only adds to the tables       line 11
+- adds the bonus alpha^k ||phi_h||_{Sigma_h^{-1}} with phi_h(z, a) = P_h(. | z, a), capped      lines 12-13
+- plans for every starting budget on the observed support and keeps the best                    lines 15-16
+
+phi of a pair that was never tried is flat, so it points to latents that were never met: the bonus is large
+exactly until the step is known. Where the next latent does not matter (the last step, or `bonus="visits"`, for
+rewards that must be explored as well) the bonus counts visits of the pair itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.decoder import posterior
+from tailrank.latents import LatentCounts
+from tailrank.learners.observed_state import State, policy_of
+from tailrank.observation_policy import ObservationPolicy
+from tailrank.oracles.discriminative import Discriminative, depends_on_actions, label, moves
+from tailrank.oracles.smoothing import smoothed
+from tailrank.planners.observed import ObservedPlan, plan_observed, supports
+from tailrank.protocols import Simulator
+from tailrank.replay import Replay
+from tailrank.reward_grid import RewardGrid
+from tailrank.rollout import Observed, play_simulator
+from tailrank.schedules import PRACTICAL, Schedule
+from tailrank.streams import Streams
+
+WATCHFUL = 0.1
+"""Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
+holds calls it known, and a lure would end exploration there."""
+GROWTH = 1.15
+"""The decoder is fitted again when there are this many times as many episodes as at the last fit."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What happened in an iteration; units are those of rewards."""
+
+    returns: np.ndarray
+    objective: float
+    bonus_mean: float
+    saturated: float
+    held_out: float
+    latents: int
+    refitted: bool
+    support_error: float
+
+
+@dataclass(frozen=True)
+class ObservedELA:
+    """The learner.
+
+    pilot: uniformly random episodes before the first plan; the pilot goes on, up to `longest_pilot`, until the
+    decoder tells apart what actions lead to. batch: episodes between two plans.
+    reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
+    """
+
+    tau: float
+    oracle: Discriminative = Discriminative()  # noqa: RUF009 (frozen)
+    schedule: Schedule = PRACTICAL
+    bonus: str = "elliptical"
+    pilot: int = 20
+    longest_pilot: int = 400
+    batch: int = 1
+    reward_range: tuple[float, float] | None = None
+    levels: int = 20
+
+    def __post_init__(self) -> None:
+        checks.tail_level(self.tau)
+        checks.one_of(self.bonus, "bonus", ("elliptical", "visits"))
+        for name in ("pilot", "longest_pilot", "batch", "levels"):
+            checks.whole(getattr(self, name), name)
+
+    def init(self, simulator: Simulator, streams: Streams) -> State:
+        """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
+        seeds = streams.train_seeds(0, self.longest_pilot)
+        replay, grid, state = Replay(simulator.horizon, simulator.n_features), None, None
+        while state is None or (replay.n < seeds.size and self._blind(state, streams)):
+            more = seeds[replay.n : replay.n + self.pilot]
+            played = play_simulator(
+                _Uniform(simulator.n_actions, simulator.horizon, streams.environment(0, replay.n)),
+                simulator,
+                more,
+                keep_features=True,
+            )
+            if grid is None:
+                grid = RewardGrid.of(simulator, self.reward_range, played.rewards, played.lengths, self.levels)
+            _remember(replay, grid, played)
+            state = self._fit(replay, grid, simulator, streams, 0, None)
+        return state
+
+    def _blind(self, state: State, streams: Streams) -> bool:
+        """Whether the decoder sees nothing that actions change: a plan could not explore then."""
+        if state.replay.horizon == 1:  # nothing follows
+            return False
+        found = moves(state.replay, state.fitted.labels, state.counts.n_latents, self.oracle.shared)
+        return not depends_on_actions(found, streams.oracle(0, state.replay.n))
+
+    def step(self, state: State, simulator: Simulator, streams: Streams) -> tuple[State, Info]:
+        """One iteration."""
+        k = state.k + 1
+        seeds = streams.train_seeds(k, self.batch)
+        played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
+        before = state.replay.n
+        _remember(state.replay, state.grid, played)
+        refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
+        if refit:  # line 11
+            state = self._fit(state.replay, state.grid, simulator, streams, k, state)
+        else:
+            state = self._grow(state, before, k)
+        plan, info = self._plan(state, simulator, played)
+        return replace(state, policy=replace(state.policy, plan=plan)), replace(info, refitted=refit)
+
+    def greedy(self, state: State, simulator: Simulator, prior: float = 0.0) -> ObservationPolicy:
+        """The policy that the model believes to be best, without bonus."""
+        counts = state.counts
+        bonus = np.zeros((counts.steps, counts.n_latents, counts.n_actions))
+        return replace(state.policy, plan=self._planned(state, simulator.horizon, bonus, prior))
+
+    def promise(self, state: State, simulator: Simulator) -> float:
+        """The CVaR that the model promises of its greedy plan."""
+        return state.grid.value(self.greedy(state, simulator).plan.objective, simulator.horizon)
+
+    def promise_error(self, state: State, simulator: Simulator, rng: np.random.Generator, draws: int = 20) -> float:
+        """Standard error of the promise: how it scatters when each count is weighted at random (Bayesian bootstrap)."""
+        found = []
+        for _ in range(draws):
+            counts = state.counts.copy()
+            counts.counts = rng.standard_gamma(counts.counts)
+            found.append(self.promise(replace(state, counts=counts), simulator))
+        return float(np.std(found))
+
+    def resumed(self, state: State, simulator: Simulator) -> State:
+        """A state from a checkpoint, with its plan, which follows from it."""
+        plan, _ = self._plan(state, simulator, None)
+        return replace(state, policy=replace(state.policy, plan=plan))
+
+    def _fit(
+        self, replay: Replay, grid: RewardGrid, simulator: Simulator, streams: Streams, k: int, last: State | None
+    ) -> State:
+        warm = None if last is None else last.fitted.decoder
+        fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
+        decoder, shared = fitted.decoder, self._one_table
+        K = decoder.n_latents
+        counts = LatentCounts(1 if shared else replay.horizon, K, simulator.n_actions, grid.top)
+        support = supports(decoder, replay, streams.planner(k))
+        labels = fitted.labels
+        if not shared and any(s is not None for s in support):
+            labels = smoothed(decoder, replay, simulator.n_actions, grid.top, shared)
+        m = moves(replay, labels, K, shared)
+        counts.add(m.h, m.z, m.a, m.after, m.units)
+        policy = policy_of(decoder, counts, grid, replay.horizon, support)
+        state = State(k, replay, grid, fitted, counts, support, policy, replay.n, grid.usual(replay))
+        return self.resumed(state, simulator) if last is None else state
+
+    @property
+    def _one_table(self) -> bool:
+        return self.oracle.shared
+
+    def _grow(self, state: State, before: int, k: int) -> State:
+        """Add the new episodes to the tables, with new latents for what fits none."""
+        replay, decoder = state.replay, state.fitted.decoder
+        find = getattr(decoder, "with_novel", None)
+        if find is not None:
+            for h in range(replay.horizon):
+                alive = before + np.flatnonzero(replay.lengths[before:] > h)
+                if alive.size:
+                    decoder = find(h, replay.features[alive, h])
+                    find = decoder.with_novel
+        labels = label(decoder, replay, before)
+        m = moves(replay, labels, decoder.n_latents, self._one_table, before, known=state.counts)
+        state.counts.add(m.h, m.z, m.a, m.after, m.units)
+        policy = policy_of(decoder, state.counts, state.grid, replay.horizon, state.support)
+        return replace(state, k=k, fitted=replace(state.fitted, decoder=decoder), policy=policy)
+
+    def _plan(self, state: State, simulator: Simulator, played: Observed | None) -> tuple[ObservedPlan, Info]:
+        H, A, counts = simulator.horizon, simulator.n_actions, state.counts
+        d, n = counts.n_latents, max(state.k, 1)
+        alpha, lam = self.schedule.alpha(n, H, A, d, 0.0), self.schedule.lam(n, H, d, 0.0)
+        cap = self.schedule.cap_for(H)
+        visits = counts.visits()
+        bonus = np.minimum(alpha / np.sqrt(visits + lam), cap)
+        if self.bonus == "elliptical" and H > 1:
+            last = H - 1 if counts.steps == H else 1
+            norms = alpha * _norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
+            bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
+        plan = self._planned(state, H, bonus * state.grid.top)  # lines 15-16
+        present = _present(state.policy.base)
+        here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
+        returns = np.zeros(0) if played is None else played.returns
+        return plan, Info(
+            returns, state.grid.value(plan.objective, H), float(here.mean()), float((here >= cap).mean()),
+            state.fitted.held_out, int(present.sum()), False, plan.support_error * state.grid.unit,
+        )  # fmt: skip
+
+    def _planned(self, state: State, H: int, bonus: np.ndarray, prior: float = 0.0) -> ObservedPlan:
+        first = state.replay.features[:, 0]
+        start = posterior(state.fitted.decoder, 0, first[-200:])
+        present = np.broadcast_to(_present(state.policy.base), (H, state.counts.n_latents))
+        return plan_observed(
+            state.counts, H, bonus, present, start, self.tau, zero=state.grid.zero, usual=state.usual, prior=prior,
+            support=state.support,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Uniform:
+    """Uniform actions, drawn for whole episodes [n, H] so that they do not depend on how many are played at once."""
+
+    n_actions: int
+    horizon: int
+    rng: np.random.Generator
+
+    def start(self, n: int) -> np.ndarray:
+        return self.rng.integers(0, self.n_actions, size=(n, self.horizon))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        return memory[:, h]
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        return memory
+
+
+def _remember(replay: Replay, grid: RewardGrid, played: Observed) -> None:
+    if played.features is None:
+        raise InputError("features: were not kept")
+    replay.add(
+        played.features[:, :-1],
+        np.maximum(played.actions, 0),
+        grid.units(played.rewards, played.lengths),
+        played.lengths,
+    )
+
+
+def _present(base: np.ndarray) -> np.ndarray:
+    return base > 0
+
+
+def _norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarray:
+    """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
+    steps, K, A, d = transitions.shape
+    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d).reshape(
+        steps, -1, d
+    )
+    sigma = np.swapaxes(phi * visits.reshape(steps, -1, 1), 1, 2) @ phi + lam * np.eye(d)
+    half = np.linalg.solve(np.linalg.cholesky(sigma), np.swapaxes(phi, 1, 2))
+    return np.asarray(np.sqrt((half**2).sum(axis=1)).reshape(steps, K, A))
