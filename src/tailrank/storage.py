@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tailrank import checks
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError, did_you_mean
 from tailrank.grid import BudgetGrid
+from tailrank.observation_policy import ObservationPolicy
 from tailrank.plan import Plan
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.predict import Predictor, State
+from tailrank.storage_observed import from_parts, n_features, to_parts
 
 SCHEMA = 1
-KINDS = {"budget": BudgetPolicy, "markov": MarkovPolicy, "level": LevelPolicy}
+KINDS = {"budget": BudgetPolicy, "markov": MarkovPolicy, "level": LevelPolicy, "observation": ObservationPolicy}
+NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
+"""Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,33 @@ class Stored:
 
     policy: Policy
     info: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The policy in the shape of Stable-Baselines3, with the encoder and the actions that are kept beside it."""
+        from tailrank.envs.actions import Actions
+        from tailrank.envs.spaces import Encoder
+
+        encoder, actions = self.info.get("encoder"), self.info.get("actions")
+        if encoder is None:
+            return Predictor(self.policy)
+        known = Actions.from_json(actions) if isinstance(actions, dict) else None
+        found = Encoder.from_json(encoder)
+        if isinstance(self.policy, ObservationPolicy):
+            m, A = n_features(self.policy.decoder), self.policy.moves.shape[2]
+            _require(found.n_features == m, f"encoder: makes {found.n_features} features, the policy looks at {m}")
+            _require(known is None or known.n == A, f"actions: are {known and known.n}, the policy has {A}")
+        return Predictor(self.policy, found, actions=known)
+
+    def predict(
+        self, observation: Any, state: State | None = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Any, State | None]:
+        """The action for one observation, or for a batch, and the next state: see `Predictor.predict`."""
+        return self.predictor.predict(observation, state, episode_start, deterministic)
+
+    def reward(self, state: State, rewards: Any) -> State:
+        """The state after the rewards of the last actions: see `Predictor.reward`."""
+        return self.predictor.reward(state, rewards)
 
 
 def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
@@ -45,15 +80,19 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
     kind = next((name for name, known in KINDS.items() if type(policy) is known), None)
     if kind is None:
         raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")
-    arrays, scalars = {}, {}
-    for f in dataclasses.fields(policy):  # type: ignore[arg-type]
-        value = getattr(policy, f.name)
-        if isinstance(value, np.ndarray):
-            arrays[f.name] = np.ascontiguousarray(value)
-        else:
-            scalars[f.name] = _grid_out(value) if isinstance(value, BudgetGrid) else int(value)
+    arrays, scalars = to_parts(policy) if isinstance(policy, ObservationPolicy) else _parts(policy)
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
     write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}))
+
+
+def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and other values of a policy whose fields are nothing else."""
+    fields = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)}
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    others = {name: value for name, value in fields.items() if name not in arrays}
+    return arrays, {name: value if isinstance(value, BudgetGrid) else int(value) for name, value in others.items()}
 
 
 def load(path: str | Path) -> Stored:
@@ -67,19 +106,11 @@ def load(path: str | Path) -> Stored:
         with safe_open(str(where), framework="numpy") as file:
             text = (file.metadata() or {}).get("tailrank")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{where}: is not a policy file ({str(error).splitlines()[0]})") from None
     try:
         return _build(text, arrays)
-    except (
-        InputError,
-        KeyError,
-        TypeError,
-        ValueError,
-        ZeroDivisionError,
-        RecursionError,
-        OverflowError,
-    ) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = f"{error}" if isinstance(error, InputError) else f"damaged header ({type(error).__name__})"
         raise InputError(f"{where}: {reason}") from None
 
@@ -89,14 +120,19 @@ def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
     if not isinstance(header, dict) or header.get("format") != "tailrank-policy":
         raise InputError("is a safetensors file, but not one of a tailrank policy")
     if header["schema"] != SCHEMA:
-        raise InputError(f"has schema {header['schema']}, this version reads schema {SCHEMA}")
+        raise InputError(f"has schema {header['schema']!r:.20}, this version reads schema {SCHEMA}")
     if header["kind"] not in KINDS:
         raise InputError(f"holds a policy of kind {header['kind']!r}{did_you_mean(str(header['kind']), KINDS)}")
-    kind = KINDS[header["kind"]]
+    if not isinstance(header["info"], dict):
+        raise InputError("info: must be an object")
+    if header["kind"] == "observation":
+        scalars = {k: _grid_in(v) if k == "grid" else v for k, v in header["scalars"].items()}
+        return Stored(from_parts(arrays, scalars), header["info"])
+    kind: Any = KINDS[header["kind"]]
     scalars = {k: _grid_in(v) if k == "grid" else int(v) for k, v in header["scalars"].items()}
     names = {f.name for f in dataclasses.fields(kind)}
     if set(scalars) | set(arrays) != names:
-        raise InputError(f"must hold {', '.join(sorted(names))}; found {', '.join(sorted({*scalars, *arrays}))}")
+        raise InputError(f"must hold {', '.join(sorted(names))}; found {sorted({*scalars, *arrays})!s:.200}")
     policy: Any = kind(**scalars, **arrays)
     _check(policy)
     return Stored(policy, header["info"])
@@ -112,10 +148,20 @@ def _grid_out(grid: BudgetGrid) -> dict[str, Any]:
 def _grid_in(data: dict[str, Any]) -> BudgetGrid:
     if data["rounding"] not in ("exact", "up", "nearest"):
         raise InputError(f"rounding = {data['rounding']!r}: must be exact, up or nearest")
-    unit = Fraction(data["unit"])
-    if unit <= 0:
-        raise InputError(f"unit = {unit}: must be positive")
-    return BudgetGrid(unit, tuple(Fraction(x) for x in data["origin"]), data["rounding"], float(data["discount"]))
+    unit, origin = _fraction(data["unit"]), tuple(_fraction(x) for x in data["origin"])
+    if not float(unit) > 0:
+        raise InputError(f"unit = {float(unit)}: must be positive")
+    if not origin:
+        raise InputError("origin: must have one entry for each step")
+    return BudgetGrid(unit, origin, data["rounding"], checks.discount_factor(data["discount"]))
+
+
+def _fraction(text: object) -> Fraction:
+    if not isinstance(text, str) or not NUMBER.fullmatch(text):
+        raise InputError(f"grid: {text!r:.40} is not a fraction")
+    value = Fraction(text)
+    float(value)  # too large for a float is too large for a grid
+    return value
 
 
 def _check(policy: Any) -> None:
