@@ -8,20 +8,24 @@ import re
 import signal
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tailrank.cli_errors import Command, Failure
+from tailrank.cli_names import known
 
 if TYPE_CHECKING:
-    from tailrank.envs import Episodic
     from tailrank.experiments.config import RunConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
-PRINTED = ("algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_star", "status", "seconds", "out")
-TABLES = {"settings": "--set", "planner": "--planner"}
+PRINTED = (
+    "algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_low", "cvar_high", "method", "cvar_star",
+    "status", "seconds", "out",
+)  # fmt: skip
+TABLES = {"settings": "--set", "planner": "--planner", "network": "--network"}
 
 
 def run_options(function: F) -> F:
@@ -32,8 +36,11 @@ def run_options(function: F) -> F:
         click.option("--iterations", type=int, metavar="K", help="Iterations to run."),
         click.option("--seed", type=int, metavar="S", help="Seed of everything that is random.  [default: 0]"),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of the environment."),
-        click.option("--model", metavar="class|counts|em|block", help="What is fitted."),
-        click.option("--rank", type=int, metavar="D", help="Rank of the models em and block."),
+        click.option(
+            "--model", metavar="class|counts|em|block|mixture|linear|neural|table",
+            help="What is fitted; the last four learn from observations.",
+        ),
+        click.option("--rank", metavar="D|auto", help="Rank of the model (the most latents of a step)."),
         click.option("--collect", metavar="rollins|printed|episode", help="Which episodes are played."),
         click.option("--share/--no-share", default=None, help="Pool the data of all steps."),
         click.option("--batch", type=int, metavar="B", help="Collections between two fits."),
@@ -53,6 +60,16 @@ def run_options(function: F) -> F:
         click.option("--index-base", type=click.Choice(["auto", "0", "1"]), help="What a file counts from."),
         click.option("--axis-order", type=click.Choice(["auto", "state-first", "action-first"]), help="Axes in .npz."),
         click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
+        click.option("--rewards", metavar="learned", help="Learn from observations; rewards are learned too."),
+        click.option("--reward-range", type=float, nargs=2, metavar="LOW HIGH", help="What rewards can be."),
+        click.option("--reward-levels", type=int, metavar="N", help="Steps of the reward grid.  [default: 20]"),
+        click.option("--action-levels", type=int, metavar="N", help="Values of each continuous action."),
+        click.option("--width", type=int, metavar="N", help="Copies of the environment that play side by side."),
+        click.option("--bonus", metavar="elliptical|visits", help="What the bonus measures."),
+        click.option("--pilot", type=int, metavar="N", help="Random episodes before the first plan."),
+        click.option("--evaluate-every", type=int, metavar="K", help="Judge the plan every K iterations."),
+        click.option("--evaluation-episodes", type=int, metavar="N", help="Fresh episodes to judge with."),
+        click.option("--network", multiple=True, metavar="KEY=VALUE", help="Setting of a network (width=64)."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)
@@ -66,6 +83,8 @@ def run_options(function: F) -> F:
 @click.option("--config", "file", metavar="FILE", help="Read the run from a TOML file; options override it.")
 @click.option("--out", metavar="DIR", help="Folder of the run.  [default: runs/SOURCE-ALGORITHM-SEED]")
 @click.option("--resume", metavar="DIR", help="Continue the run in this folder.")
+@click.option("--log-to", multiple=True, metavar="tensorboard|wandb|mlflow", help="Also log there; repeatable.")
+@click.option("--progress", "mode", default="auto", metavar="auto|plain|none", help="plain: lines, also to a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--quiet", is_flag=True, help="No progress, no notes.")
 def train(
@@ -74,46 +93,74 @@ def train(
     file: str | None,
     out: str | None,
     resume: str | None,
+    log_to: tuple[str, ...],
+    mode: str,
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Learn a policy for SOURCE: risky-lock, random-lowrank, risky-shortcut, decoy, or an MDP as for solve.
+    """Learn a policy for SOURCE: risky-lock, random-lowrank, risky-shortcut, decoy, or an MDP as for solve; from
+    observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
     """
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     notes: list[str] = []
+    shown = ("none" if quiet else mode, log_to)
     if resume is not None:
         if source or episodes or file or out or given:
             raise Failure("--resume: takes everything from the folder; no source and no other setting can be given")
-        result = _go(lambda run, progress: run.resume(resume, progress=progress), quiet, notes)
+        about = _about(resume)
+        result = _go(lambda run, progress: run.resume(resume, progress=progress), about, resume, shown, notes)
     else:
         config, env = _config(source, episodes, file, given, notes)
         name = re.sub(r"[^\w.-]+", "-", env.name).strip("-.") or "run"
         where = out or f"runs/{name}-{config.algorithm}-{config.seed}"
-        notes += [line for line in env.notes if line not in notes]
-        result = _go(lambda run, progress: run.run(config, where, progress=progress, env=env), quiet, notes)
+        about = asdict(config)
+        result = _go(
+            lambda run, progress: run.run(config, where, progress=progress, env=env), about, where, shown, notes
+        )
+    from tailrank.experiments.folder import read_manifest
+
+    notes += [line for line in read_manifest(Path(result["out"])).get("notes", ()) if line not in notes]
     if as_json:
         for line in () if quiet else notes:
             click.echo(f"tailrank: note: {line}", err=True)
-        click.echo(json.dumps({name: result[name] for name in PRINTED}, allow_nan=False))
+        click.echo(json.dumps({name: result[name] for name in PRINTED if name in result}, allow_nan=False))
         return
     from tailrank.experiments import progress as view
 
     view.summary(result, [] if quiet else notes)
 
 
-def _go(start: Callable[[Any, Any], dict[str, Any]], quiet: bool, notes: list[str]) -> dict[str, Any]:
-    """Start or resume a run, with progress on a terminal; a signal ends it with one line."""
+def _about(folder: str) -> dict[str, Any]:
+    """The configuration of a run that is resumed; empty if there is none, which resuming will say."""
+    from tailrank.experiments.config import RunConfig
+    from tailrank.experiments.folder import CONFIG
+
+    path = Path(folder) / CONFIG
+    return asdict(RunConfig.read(path)) if path.is_file() else {}
+
+
+def _go(
+    start: Callable[[Any, Any], dict[str, Any]],
+    about: dict[str, Any],
+    where: str,
+    shown: tuple[str, tuple[str, ...]],
+    notes: list[str],
+) -> dict[str, Any]:
+    """Start or resume a run with what is shown of it (progress, loggers); a signal ends it with one line."""
     from tailrank.experiments import progress as view
     from tailrank.experiments import run
+    from tailrank.loggers import Logged
 
     try:
-        with view.shown(quiet) as progress, warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
-            result = start(run, progress)
+            with view.shown(shown[0], about.get("episodes")) as bar, Logged(shown[1], about, where) as log:
+                result = start(run, view.together(bar, log))
+                log.finish(result)
     except run.Interrupted as error:
         raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
     notes += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
@@ -122,8 +169,8 @@ def _go(start: Callable[[Any, Any], dict[str, Any]], quiet: bool, notes: list[st
 
 def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
-) -> tuple[RunConfig, Episodic]:
-    from tailrank.envs import ENVIRONMENTS
+) -> tuple[RunConfig, Any]:
+    from tailrank.envs import ENVIRONMENTS, SIMULATORS
     from tailrank.experiments.build import environment, iterations_for
     from tailrank.experiments.config import RunConfig, read_toml
 
@@ -138,22 +185,27 @@ def _config(
         if name in given:
             before = values.get(name)
             given[name] = (before if isinstance(before, dict) else {}) | _pairs(given[name], flag)
-    if "cap" in given:
-        given["cap"] = _value(given["cap"])
+    for name in ("cap", "rank"):
+        if name in given:
+            given[name] = _value(given[name])
     values |= given
-    if "horizon" in given and str(values["environment"]) in ENVIRONMENTS:
+    if "horizon" in given and str(values["environment"]) in (*ENVIRONMENTS, *SIMULATORS):
         values["settings"] = (values.get("settings") or {}) | {"horizon": values.pop("horizon")}
     if episodes is not None:
         values["iterations"] = 1
+    elif values.get("episodes") is not None:
+        values.setdefault("iterations", values["episodes"])
     elif values.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     config = RunConfig.from_dict(values)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        env = environment(config)
+        env = known(lambda: environment(config), config.environment, (*ENVIRONMENTS, *SIMULATORS))
     notes += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
-    if episodes is not None:
+    if episodes is not None and config.simulated:
+        config = replace(config, iterations=episodes, episodes=episodes)
+    elif episodes is not None:
         config = replace(config, iterations=iterations_for(episodes, config, env))
     return config, env
 

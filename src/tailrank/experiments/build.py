@@ -6,15 +6,17 @@ import hashlib
 import inspect
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tailrank.checks import InputError, did_you_mean, whole
-from tailrank.envs import Episodic, from_mdp, make_episodic, read_mdp
+from tailrank.envs import SIMULATORS, Episodic, from_mdp, make_episodic, make_simulator, read_mdp
 from tailrank.experiments.config import RunConfig
 from tailrank.learners.choices import ModelChoice
 from tailrank.learners.ela import ELA, GroupPlanner, State, exact_planner
 from tailrank.learners.output import OutputRule
+from tailrank.protocols import Simulator
 from tailrank.schedules import Schedule
 from tailrank.streams import Streams
 from tailrank.training import Judge
@@ -37,8 +39,10 @@ class Setup:
         return Judge.of(self.learner, self.env)
 
 
-def environment(config: RunConfig) -> Episodic:
-    """The environment of a run."""
+def environment(config: RunConfig) -> Any:
+    """The environment of a run: an `Episodic`, or a `Simulator` where it learns from observations."""
+    if config.simulated:
+        return simulator(config)
     if config.named:
         return make_episodic(config.environment, **config.settings)
     read = read_mdp(
@@ -48,16 +52,28 @@ def environment(config: RunConfig) -> Episodic:
     return from_mdp(read.mdp, config.upsilon, name=read.name)
 
 
+def simulator(config: RunConfig) -> Simulator:
+    """The simulator of a run."""
+    if config.environment in SIMULATORS:
+        return make_simulator(config.environment, **config.settings)
+    from tailrank.envs.simulator import simulator_with
+
+    return simulator_with(
+        config.environment, config.settings, horizon=config.horizon, width=config.width, imports=config.imports,
+        levels=config.action_levels,
+    )  # fmt: skip
+
+
 def setup(config: RunConfig, env: Episodic | None = None) -> Setup:
     """What the configuration describes; raises where it does not fit the environment."""
     env = environment(config) if env is None else env
     name = config.model or ("class" if env.candidates else "counts")
     schedule = Schedule(config.alpha_scale, config.lam_scale, config.cap, config.log)  # type: ignore[arg-type]
     learner = ELA(
-        config.tau, ModelChoice(name, config.rank), schedule, _planner(config),
-        config.collect, config.share, config.batch,  # type: ignore[arg-type]
+        config.tau, ModelChoice(name, None if config.rank is None else int(config.rank)), schedule, _planner(config),
+        config.collect, bool(config.share), config.batch,  # type: ignore[arg-type]
     )  # fmt: skip
-    learner.oracles.make(env)
+    learner.finite.make(env)
     fresh = learner.init(env)
     if config.share and len({c.shape for c in fresh.seen.counts}) > 1:
         raise InputError("share: needs the same groups at every step, this environment has others at some steps")

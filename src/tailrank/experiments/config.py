@@ -18,9 +18,10 @@ from typing import Any
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.envs import ENVIRONMENTS
+from tailrank.envs import ENVIRONMENTS, SIMULATORS
 from tailrank.learners.choices import MODELS
 from tailrank.learners.output import RULES
+from tailrank.oracles.discriminative import MODELS as OBSERVED
 from tailrank.schedules import PRACTICAL, Schedule
 
 ALGORITHMS = ("ela", "ella")
@@ -34,7 +35,12 @@ class RunConfig:
     """A run. Every value is checked when it is made; None leaves the choice to the environment.
 
     environment: a name (`settings` are its own), or a file or Gymnasium id that `tailrank solve` reads.
-    stop_cvar: stop as soon as the exact CVaR of a plan reaches this. planner: settings of CVaR-LSVI (ella).
+    stop_cvar: stop as soon as the CVaR of a plan reaches this. planner: settings of CVaR-LSVI (ella).
+
+    Learning from observations (`simulated`): model is one of mixture, linear, neural, table; `episodes` bounds what is
+    played; rewards are learned, on a grid over reward_range (found in a pilot if left out); width copies of the
+    environment play side by side; evaluate_every iterations the plan is judged by evaluation_episodes fresh episodes.
+    There share, bonus and rank default to one model for all steps, visits and auto, but for the locks of this package.
     """
 
     environment: str
@@ -51,9 +57,9 @@ class RunConfig:
     axis_order: str = "auto"
     imports: tuple[str, ...] = ()
     model: str | None = None
-    rank: int | None = None
+    rank: int | str | None = None
     collect: str = "rollins"
-    share: bool = False
+    share: bool | None = None
     batch: int = 1
     alpha_scale: float = PRACTICAL.alpha_scale
     lam_scale: float = PRACTICAL.lam_scale
@@ -64,21 +70,36 @@ class RunConfig:
     checkpoint_every: int = 25
     stop_cvar: float | None = None
     planner: dict[str, Any] = field(default_factory=dict)
+    episodes: int | None = None
+    rewards: str | None = None
+    reward_range: tuple[float, ...] | None = None
+    reward_levels: int = 20
+    action_levels: int | None = None
+    width: int | None = None
+    bonus: str | None = None
+    pilot: int = 20
+    evaluate_every: int = 0
+    evaluation_episodes: int = 1000
+    network: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
             value = getattr(self, name)
-            if isinstance(value, bool) or (isinstance(value, str) and name != "cap"):
+            if isinstance(value, bool) or (isinstance(value, str) and name not in ("cap", "rank")):
                 raise InputError(f"{name} = {value!r}: must be a number")
         values = {
             "tau": checks.tail_level(self.tau), "seed": checks.whole(self.seed, "seed", least=0),
             "imports": self._imports(), "start": None if self.start is None else str(self.start),
             "index_base": checks.one_of(str(self.index_base), "index_base", ("auto", "0", "1")),
         }  # fmt: skip
-        for name in ("iterations", "batch", "output_episodes", "checkpoint_every"):
+        for name in (
+            "iterations", "batch", "output_episodes", "checkpoint_every", "reward_levels", "pilot",
+            "evaluation_episodes",
+        ):  # fmt: skip
             values[name] = checks.whole(getattr(self, name), name)
-        for name in ("horizon", "rank"):
-            if getattr(self, name) is not None:
+        values["evaluate_every"] = checks.whole(self.evaluate_every, "evaluate_every", least=0)
+        for name in ("horizon", "rank", "episodes", "action_levels", "width"):
+            if getattr(self, name) is not None and not (name == "rank" and self.rank == "auto"):
                 values[name] = checks.whole(getattr(self, name), name)
         for name in ("alpha_scale", "lam_scale", "stop_cvar", "upsilon"):
             if getattr(self, name) is not None:
@@ -87,6 +108,8 @@ class RunConfig:
             values["discount"] = checks.discount_factor(self.discount)
         if not isinstance(self.cap, str):
             values["cap"] = checks.number(self.cap, "cap")
+        if self.reward_range is not None:
+            values["reward_range"] = self._range()
         self._check_names()
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -97,10 +120,37 @@ class RunConfig:
             for name in READING:
                 if getattr(self, name) != DEFAULTS[name]:
                     raise InputError(f"{name}: is for MDPs that are read; set what {self.environment} has in settings")
-        elif self.settings:
+        elif self.settings and not self.simulated:
             raise InputError(f"settings: are for {', '.join(ENVIRONMENTS)}, not for {self.environment!r:.60}")
+        self._check_kind()
         if self.planner and self.algorithm != "ella":
             raise InputError("planner: settings are for the planner of ella; ela plans exactly")
+
+    def _range(self) -> tuple[float, ...]:
+        if not isinstance(self.reward_range, list | tuple) or len(self.reward_range) != 2:
+            raise InputError(f"reward_range = {self.reward_range!r:.60}: must be two numbers, the least and the most")
+        return tuple(checks.number(x, "reward_range") for x in self.reward_range)
+
+    def _check_kind(self) -> None:
+        """Settings that do nothing for this kind of run are refused."""
+        if self.simulated:
+            if self.algorithm != "ela":
+                raise InputError(f"algorithm = {self.algorithm!r}: from observations, ela learns (it plans exactly)")
+            if self.model in MODELS:
+                known = ", ".join(OBSERVED)
+                raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
+            for name in ("collect", "discount", "start", "upsilon", "index_base", "axis_order"):
+                if getattr(self, name) != DEFAULTS[name]:
+                    raise InputError(f"{name}: is for finite environments, not for learning from observations")
+            return
+        for name in OBSERVING:
+            value = getattr(self, name)
+            if value != DEFAULTS[name] and value != {}:
+                raise InputError(
+                    f"{name}: is for learning from observations (--model mixture, neural, linear or table)"
+                )
+        if self.rank == "auto":
+            raise InputError("rank = 'auto': is for learning from observations; give a number")
 
     def _check_names(self) -> None:
         allowed = {
@@ -108,14 +158,18 @@ class RunConfig:
             "axis_order": ("auto", "state-first", "action-first"),
         }  # fmt: skip
         if self.model is not None:
-            allowed["model"] = MODELS
+            allowed["model"] = (*MODELS, *OBSERVED)
+        if self.rewards is not None:
+            allowed["rewards"] = ("learned",)
+        if self.bonus is not None:
+            allowed["bonus"] = ("elliptical", "visits")
         for name, names in allowed.items():
             checks.one_of(str(getattr(self, name)), name, names)
         if not isinstance(self.environment, str) or not self.environment:
             raise InputError(f"environment = {self.environment!r:.60}: must be a name, a file or a Gymnasium id")
-        if not isinstance(self.share, bool):
+        if self.share is not None and not isinstance(self.share, bool):
             raise InputError(f"share = {self.share!r:.60}: must be true or false")
-        for name in ("settings", "planner"):
+        for name in TABLES:
             table = getattr(self, name)
             if not isinstance(table, dict):
                 raise InputError(f"{name} = {table!r:.60}: must be a table of values by name")
@@ -131,12 +185,12 @@ class RunConfig:
     @property
     def named(self) -> bool:
         """Whether the environment is one of those with a name."""
-        return self.environment in ENVIRONMENTS
+        return self.environment in ENVIRONMENTS or self.environment in SIMULATORS
 
     @property
     def simulated(self) -> bool:
         """Whether it learns from observations of a simulator."""
-        return False
+        return self.environment in SIMULATORS or self.model in OBSERVED or self.rewards is not None
 
     @property
     def checksum(self) -> str:
@@ -168,7 +222,7 @@ class RunConfig:
     def toml(self) -> str:
         """The text of a TOML file that `read` gives this configuration for."""
         values = {name: getattr(self, name) for name in KEYS if getattr(self, name) is not None}
-        tables = {name: values.pop(name) for name in ("settings", "planner")}
+        tables = {name: values.pop(name) for name in TABLES}
         lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
         for name, table in tables.items():
             if table:
@@ -176,11 +230,17 @@ class RunConfig:
         return "\n".join(lines) + "\n"
 
 
+TABLES = ("settings", "planner", "network")
+OBSERVING = (
+    "episodes", "rewards", "reward_range", "reward_levels", "action_levels", "width", "bonus", "pilot",
+    "evaluate_every", "evaluation_episodes", "network",
+)  # fmt: skip
 KEYS = tuple(f.name for f in dataclasses.fields(RunConfig))
 DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunConfig)}
 NUMBERS = (
     "iterations", "tau", "seed", "horizon", "discount", "upsilon", "rank", "batch", "alpha_scale", "lam_scale",
-    "cap", "output_episodes", "checkpoint_every", "stop_cvar",
+    "cap", "output_episodes", "checkpoint_every", "stop_cvar", "episodes", "reward_levels", "action_levels", "width",
+    "pilot", "evaluate_every", "evaluation_episodes",
 )  # fmt: skip
 
 

@@ -43,9 +43,7 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
 
 
-def run(
-    config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None
-) -> dict[str, Any]:
+def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
     """The result of a new run in the folder `out`, which must not hold one yet."""
     out = Path(out)
     if not config.named and os.path.isfile(config.environment):
@@ -133,12 +131,24 @@ class Job(Protocol):
     cvar: of the last plan that was judged; star: the best CVaR, if it is known; regret: the sum of the differences.
     """
 
-    config: RunConfig
-    digest: str
-    k: int
     cvar: float | None
     star: float | None
     regret: float
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Of the environment: a run goes on only where it began."""
+        ...
+
+    @property
+    def k(self) -> int:
+        """Iterations done."""
+        ...
 
     @property
     def notes(self) -> list[str]:
@@ -227,9 +237,8 @@ class _Run:
 
     def _interrupt(self, rows: Rows) -> None:
         self._save(rows)
-        raise Interrupted(
-            f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.out}", self.stopped
-        )
+        text = f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.out}"
+        raise Interrupted(text, self.stopped)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
