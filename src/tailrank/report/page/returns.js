@@ -1,0 +1,123 @@
+// The laws of the return: this policy, the best one at the slider's level, the risk-neutral one, on one axis.
+
+import { svg, table } from "./dom.js";
+import { fixed, percent, short, tailWords } from "./format.js";
+import { labels, xAxis, yAxis } from "./plot.js";
+import { bars, heights, span } from "./bars.js";
+import { linear, padded } from "./scales.js";
+
+const PANEL = 100;
+const HEAD = 68;
+
+/** Which laws are drawn: the best one only where it is another than this policy's. */
+export function panels(view) {
+  const found = [];
+  if (view.law) found.push({ name: "This policy", kind: "mine", law: view.law });
+  const best = view.bestPolicy;
+  if (best && !same(best.law, view.law, view.tau))
+    found.push({ name: `Best policy for ${tailWords(view.tau)}`, kind: "best", law: best.law });
+  if (view.neutral) found.push({ name: "Risk-neutral policy", kind: "neutral", law: view.neutral });
+  return found;
+}
+
+function same(a, b, tau) {
+  if (!b) return false;
+  const near = (x, y) => Math.abs(x - y) <= 1e-9 * (1 + Math.abs(x));
+  return near(a.mean, b.mean) && near(a.cvar(tau), b.cvar(tau)) && near(a.cvar(tau / 2), b.cvar(tau / 2));
+}
+
+/** Draw all panels; returns the height and a description. */
+export function drawReturns(picture, width, view) {
+  const shown = panels(view);
+  const [low, high] = span(view.laws);
+  const left = 44;
+  const grid = bars(
+    shown.map((p) => p.law),
+    low,
+    high,
+    Math.max(16, Math.floor((width - left) / 9)),
+  );
+  const [from, to] = padded(low, high, 0.03);
+  const x = linear(from, to, left, width - 10);
+  let top = 0;
+  const told = [];
+  for (const panel of shown) {
+    top = drawPanel(picture, panel, view, grid, x, top, [low, high]);
+    const [cvar, mean] = [panel.law.cvar(view.tau), panel.law.mean].map((v) => fixed(v, view.decimals));
+    told.push(`${panel.name}: CVaR ${cvar}, mean ${mean}`);
+  }
+  xAxis(picture, x, top, { label: "return of an episode" });
+  return { height: top + 42, label: `Distribution of returns. ${told.join(". ")}.` };
+}
+
+function drawPanel(picture, panel, view, grid, x, top, range) {
+  const { law, kind, name } = panel;
+  const { tau, decimals } = view;
+  const [left, right] = x.range;
+  const mass = heights(law, tau, grid, range);
+  const most = Math.max(...mass.worst.map((w, i) => w + mass.rest[i]));
+  const base = top + HEAD + PANEL;
+  const y = linear(0, most * 1.04, base, top + HEAD);
+  yAxis(picture, y, left, { to: right, format: percent, count: 3 });
+  picture.append(svg("text", { x: 0, y: top + 22, class: "heading" }, name));
+  const wide = Math.max(2, Math.min(26, Math.abs(x(grid.width) - x(0)) * (grid.single ? 0.72 : 0.9)));
+  grid.centre.forEach((centre, i) => {
+    const [w, all] = [mass.worst[i], mass.worst[i] + mass.rest[i]];
+    if (all <= 0) return;
+    const where = grid.single
+      ? short(centre)
+      : `${short(centre - grid.width / 2)} to ${short(centre + grid.width / 2)}`;
+    const title = svg("title", {}, `${where}: ${percent(all)}`);
+    const bar = (a, b, of) =>
+      svg("rect", {
+        class: of,
+        x: x(centre) - wide / 2,
+        width: wide,
+        y: y(b),
+        height: Math.max(y(a) - y(b), b > a ? 0.75 : 0),
+      });
+    picture.append(svg("g", {}, title, bar(w, all, `rest ${kind}`), bar(0, w, "tail")));
+  });
+  const marks = [{ at: law.cvar(tau), text: "CVaR", kind: "cvar" }];
+  if (tau < 1)
+    marks.push({ at: law.quantile(tau), text: "VaR", kind: "var" }, { at: law.mean, text: "mean", kind: "mean" });
+  const items = marks.map((mark) => {
+    const at = Math.min(Math.max(x(mark.at), left), right);
+    const line = svg("line", { class: `mark ${mark.kind}`, x1: at, x2: at, y1: top + HEAD - 4, y2: base });
+    picture.append(line);
+    return {
+      x: at,
+      text: `${mark.text} ${fixed(mark.at, decimals)}`,
+      kind: mark.kind,
+      placed: (y) => line.setAttribute("y1", y - 9),
+    };
+  });
+  labels(picture, items, { from: left, to: right, y: top + 40 });
+  const beyond = [
+    ["\u2190", mass.outside[0]],
+    ["\u2192", mass.outside[1]],
+  ].filter(([, share]) => share > 0);
+  const words = beyond.map(([arrow, share]) => `${percent(share)} further ${arrow}`).join(", ");
+  if (words) picture.append(svg("text", { class: "aside", x: right, y: top + 22, "text-anchor": "end" }, words));
+  return base;
+}
+
+/** The same as a table. */
+export function returnsTable(view) {
+  const shown = panels(view);
+  const [low, high] = span(view.laws);
+  const grid = bars(
+    shown.map((p) => p.law),
+    low,
+    high,
+    40,
+  );
+  const all = shown.map((p) => heights(p.law, view.tau, grid, [low, high]));
+  const rows = [...grid.centre].map((centre, i) => {
+    const where = grid.single
+      ? short(centre)
+      : `${short(centre - grid.width / 2)} to ${short(centre + grid.width / 2)}`;
+    return [where, ...all.map((mass) => percent(mass.worst[i] + mass.rest[i]))];
+  });
+  return table(["Return", ...shown.map((p) => p.name)], rows, "Probability of returns");
+}

@@ -1,0 +1,187 @@
+"""The folder of a run as a report sees it: its rows, its policy, and what there is to say about it.
+
+Runs differ in what they know. A finite MDP gives exact CVaR and regret in every row and an exact return law; a
+simulator gives bounds (`cvar_low`, `cvar_high`) and a sample of returns (`evaluation.safetensors`). A run that is
+still going has the plan of its last checkpoint, or none yet.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailrank import storage
+from tailrank.checks import InputError, tail_level
+from tailrank.experiments import folder as files
+from tailrank.experiments.build import environment
+from tailrank.experiments.config import RunConfig, read_toml
+from tailrank.mdp import FiniteMDP
+from tailrank.planners.latent import LatentPlan
+from tailrank.policy import BudgetPolicy, Policy
+from tailrank.training import raw_truth
+
+EVALUATION = "evaluation.safetensors"
+LARGEST_FILE = 256 * 2**20
+
+
+def is_run(path: Path) -> bool:
+    """Whether `path` is the folder of a run."""
+    return path.is_dir() and (path / files.CONFIG).is_file()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was read."""
+
+    folder: Path
+    config: dict[str, Any]
+    manifest: dict[str, Any]
+    rows: list[dict[str, Any]] = field(repr=False)
+
+    @classmethod
+    def read(cls, folder: Path) -> Run:
+        """The run in `folder`; raises where there is none or it is damaged."""
+        if not is_run(folder):
+            raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
+        return cls(folder, read_toml(folder / files.CONFIG), files.read_manifest(folder), read_rows(folder))
+
+    @property
+    def tau(self) -> float:
+        """The tail fraction that it learned for."""
+        return tail_level(self.config.get("tau", 0.1))
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        seed = self.config.get("seed", 0)
+        return seed if isinstance(seed, int) and seed >= 0 else 0
+
+    @property
+    def status(self) -> str:
+        """finished, running, interrupted, failed, or unknown."""
+        return str(self.manifest.get("status", "unknown"))
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it returned, empty before it has finished."""
+        found = self.manifest.get("result")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What it noted for the user."""
+        notes = self.manifest.get("notes")
+        return [str(note) for note in notes if note] if isinstance(notes, list) else []
+
+    @property
+    def interval(self) -> dict[str, float] | None:
+        """The bounds on the CVaR of its sample of returns at its own tau, where it gives any."""
+        low, high = (self.result.get(name) for name in ("cvar_low", "cvar_high"))
+        if not isinstance(low, int | float) or not isinstance(high, int | float):
+            return None
+        return {"tau": self.tau, "low": float(low), "high": float(high)}
+
+    @property
+    def star(self) -> float | None:
+        """CVaR*, where it is known."""
+        value = self.result.get("cvar_star")
+        return float(value) if isinstance(value, int | float) else None
+
+    @property
+    def kind(self) -> str:
+        """Runs of one kind differ in their seed only."""
+        return json.dumps(
+            {k: v for k, v in self.config.items() if k not in ("seed", "checkpoint_every")}, sort_keys=True
+        )
+
+    def column(self, name: str) -> np.ndarray | None:
+        """A column of the rows [n] with NaN where a row says nothing, or None where no row says anything."""
+        values = [row.get(name) for row in self.rows]
+        if all(value is None for value in values):
+            return None
+        return np.array([float(v) if isinstance(v, int | float) else np.nan for v in values])
+
+    @cached_property
+    def environment(self) -> Any:
+        """Its environment, or None where it cannot be made from the configuration or is a simulator."""
+        try:
+            config = RunConfig.read(self.folder / files.CONFIG)
+            return None if config.simulated else environment(config)
+        except (InputError, OSError):
+            return None
+
+    @cached_property
+    def truth(self) -> FiniteMDP | None:
+        """The true MDP on groups, where the environment knows one."""
+        found = getattr(self.environment, "truth", None)
+        return found if isinstance(found, FiniteMDP) else None
+
+    @cached_property
+    def policy(self) -> tuple[Policy | None, str]:
+        """The policy on states and which one it is, or None and why there is none."""
+        try:
+            if (self.folder / files.PLAN).is_file():
+                stored = storage.load(self.folder / files.PLAN)
+                return stored.policy, str(stored.info.get("returned", "")).split(",")[0]
+            found = files.read_checkpoint(self.folder) if self.truth is not None else None
+            if found is not None and "plan.budget" in found[0]:
+                plan = LatentPlan.from_arrays(found[0], "plan")
+                return plan.policy(self.environment.rewards), f"the plan of iteration {found[1].rows}"
+        except InputError as error:
+            return None, f"The policy cannot be shown: {error}."
+        if self.truth is None:
+            return None, "The environment has no list of states, so that its policy cannot be drawn or played here."
+        return None, f"The run ({self.status}) has not saved a policy yet."
+
+    def mdp_of(self, policy: Policy) -> FiniteMDP | None:
+        """The MDP whose states are those of the policy: groups, or single states."""
+        if self.truth is None or not isinstance(policy, BudgetPolicy):
+            return self.truth
+        if policy.first.shape == (self.truth.horizon, self.truth.n_states):
+            return self.truth
+        try:
+            raw = raw_truth(self.environment)
+        except InputError:
+            return None
+        return raw if policy.first.shape == (raw.horizon, raw.n_states) else None
+
+    def returns(self) -> np.ndarray | None:
+        """The sample of evaluation returns [n], where the run has one."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self.folder / EVALUATION
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                values = np.asarray(file.get_tensor("returns"), dtype=np.float64).ravel()
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            raise InputError(f"{path}: is damaged ({str(error).splitlines()[0]})") from None
+        if values.size == 0 or not np.isfinite(values).all():
+            raise InputError(f"{path}: returns must be finite numbers, at least one")
+        return values
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows so far; a last line that is still being written is left out."""
+    path = folder / files.ROWS
+    if not path.is_file():
+        return []
+    if path.stat().st_size > LARGEST_FILE:
+        raise InputError(f"{path}: has {path.stat().st_size} bytes, a report reads at most {LARGEST_FILE}")
+    lines = path.read_bytes().split(b"\n")[:-1]
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}: line {number} is damaged")
+        rows.append(row)
+    return rows

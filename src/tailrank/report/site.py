@@ -1,0 +1,107 @@
+"""What `tailrank serve` shows: the data of a report, made anew when the files of its runs change.
+
+Rows come all the time, policies seldom. So the heavy part (problems and policies) is kept until a checkpoint, a plan
+or a sample of returns changes, and only the curves are made anew with every row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tailrank.checks import tail_level
+from tailrank.experiments import folder as files
+from tailrank.report.about import facts_of_runs, warnings_of
+from tailrank.report.document import as_json, fitting, page
+from tailrank.report.problem import Problem
+from tailrank.report.runs import EVALUATION, Run
+from tailrank.report.sources import of_runs, with_solution
+from tailrank.report.subject import Subject
+
+HEAVY = (files.CHECKPOINT, files.PLAN, EVALUATION)
+LIGHT = (files.ROWS, files.MANIFEST)
+SOLVE_SECONDS = 20.0
+Stamp = tuple[tuple[int, int], ...]
+
+
+class Site:
+    """Data for the page, with a mark (an ETag) that changes when the data does. Safe to use from many threads."""
+
+    def __init__(self, make: Callable[[], Subject], folders: Sequence[Path] = ()) -> None:
+        self._make, self._folders = make, tuple(folders)
+        self._lock, self._solving = threading.Lock(), threading.Lock()
+        self._known: dict[str, Problem] = {}
+        self._stamps: tuple[Stamp, Stamp] | None = None
+        self._subject = make() if not folders else of_runs(self._folders, self._known)
+        self._data: dict[str, Any] = {}
+        self._text = b""
+
+    def page(self) -> bytes:
+        """The page, ready to ask this server for news."""
+        with self._lock:
+            self._refresh()
+            return page(self._data, live=True).encode()
+
+    def data(self) -> tuple[bytes, str]:
+        """The data as JSON, and its mark."""
+        with self._lock:
+            self._refresh()
+            return self._text, _mark(self._text)
+
+    def solve(self, tau: object) -> bytes | None:
+        """The data with the best policy at `tau` in front; None while another solution is being found."""
+        level = tail_level(tau)  # type: ignore[arg-type]
+        if not self._solving.acquire(blocking=False):
+            return None
+        try:
+            with self._lock:
+                self._refresh()
+                subject = self._subject
+            return as_json(self._live(fitting(with_solution(subject, level, seconds=SOLVE_SECONDS)))).encode()
+        finally:
+            self._solving.release()
+
+    def _refresh(self) -> None:
+        stamps = tuple(_stamp(self._folders, names) for names in (HEAVY, LIGHT))
+        if self._stamps == stamps:
+            return
+        if self._stamps is None or self._stamps[0] != stamps[0]:
+            if self._stamps is not None:
+                self._subject = of_runs(self._folders, self._known)
+            self._data = fitting(self._subject)
+            self._data["mark"] = _mark(as_json([self._data["problems"], self._data["policies"]]).encode())
+        else:
+            runs = [Run.read(folder) for folder in self._folders]
+            self._subject = replace(
+                self._subject, runs=tuple(runs), about=facts_of_runs(runs), warnings=warnings_of(runs)
+            )
+            self._data = self._data | self._subject.news()
+        self._data = self._live(self._data)
+        self._text = as_json(self._data).encode()
+        self._stamps = stamps  # type: ignore[assignment]
+
+    def _live(self, data: dict[str, Any]) -> dict[str, Any]:
+        running = any(run.status == "running" for run in self._subject.runs)
+        can_solve = any(problem.mdp is not None for problem in self._subject.problems)
+        return data | {"live": {"poll": bool(self._folders), "solve": can_solve, "running": running}}
+
+
+def _stamp(folders: Sequence[Path], names: Sequence[str]) -> Stamp:
+    """Time and size of every file, zeros for those that are not there."""
+    stamps = []
+    for folder in folders:
+        for name in names:
+            try:
+                found = (folder / name).stat()
+                stamps.append((found.st_mtime_ns, found.st_size))
+            except OSError:
+                stamps.append((0, 0))
+    return tuple(stamps)
+
+
+def _mark(text: bytes) -> str:
+    return f'"{hashlib.sha256(text).hexdigest()[:24]}"'

@@ -1,0 +1,144 @@
+"""What a report is about, whatever it was made from, and the same as the data of the page.
+
+A subject has policies (one, or one a run), the problems (MDPs) they live in, and runs. Each part may be missing: a
+plan without its MDP, a run that has saved nothing yet, a simulator without an MDP. Whatever is missing is said in
+one line in `absent`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tailrank
+from tailrank.evaluation import Evaluation
+from tailrank.mdp import FiniteMDP
+from tailrank.policy import BudgetPolicy, Policy
+from tailrank.report.domain import picture
+from tailrank.report.episodes import Played
+from tailrank.report.learning import curves
+from tailrank.report.levels import packed_law, slider
+from tailrank.report.problem import LAW_VALUES, Problem, evaluation_data
+from tailrank.report.runs import Run
+from tailrank.report.tables import policy_table
+from tailrank.risk import ReturnLaw
+
+SCHEMA = 1
+NO_MDP = "There is no finite MDP to play in: the environment is a simulator, or could not be made again."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A policy on the page: its return law (exact, or of `returns` [n] that were played) and where it lives.
+
+    problem: its place in the subject's problems. labels: names of the states for people. interval: bounds on the CVaR
+    of a sample at one tau, from who played it.
+    """
+
+    name: str
+    tau: float
+    policy: Policy | None = None
+    evaluation: Evaluation | None = None
+    returns: np.ndarray | None = None
+    problem: int | None = None
+    mdp: FiniteMDP | None = None
+    labels: tuple[str, ...] = ()
+    seed: int = 0
+    absent: dict[str, str] = field(default_factory=dict)
+    interval: dict[str, float] | None = None
+
+    def data(self, levels: tuple[float, ...]) -> dict[str, Any]:
+        """For the page: the law, and where there is a policy on states its table and episodes."""
+        absent = dict(self.absent)
+        budget = self.policy.start_budget if isinstance(self.policy, BudgetPolicy) else None
+        result: dict[str, Any] = {
+            "name": self.name, "tau": self.tau, "problem": self.problem, "budget": budget, "law": self._law(levels),
+            "table": None, "episodes": None, "domain": None, "labels": {}, "actions": [], "absent": absent,
+        }  # fmt: skip
+        visits = None
+        if self.policy is not None and self.mdp is not None:
+            played = Played.of(self.policy, self.mdp, self.seed)
+            visits, result["episodes"] = played.visits, played.data()
+            result["actions"] = [str(a)[:40] for a in self.mdp.action_labels]
+            _put(result, "domain", picture(self.mdp))
+            if result["domain"] and result["domain"]["kind"] == "chain":
+                result["domain"]["flows"] = played.flows()
+        else:
+            for part in ("episodes", "domain"):
+                absent.setdefault(part, NO_MDP)
+        if self.policy is not None:
+            _put(result, "table", policy_table(self.policy, visits))
+        if result["table"] is None:
+            absent.setdefault("table", "There is no policy on states to draw.")
+        names = self.labels or tuple(str(x)[:60] for x in (self.mdp.labels if self.mdp is not None else ()))
+        result["labels"] = {str(s): names[s] for s in sorted(_mentioned(result)) if s < len(names)}
+        return result
+
+    def _law(self, levels: tuple[float, ...]) -> dict[str, Any] | None:
+        if self.evaluation is not None:
+            return evaluation_data(self.evaluation, levels)
+        if self.returns is not None:
+            law = packed_law(ReturnLaw.of(self.returns), levels, LAW_VALUES)
+            return law | {"method": "sample", "episodes": int(self.returns.size), "interval": self.interval}
+        return None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A whole report. about: named tables of what was run with what; warnings: what the reader must know first."""
+
+    title: str
+    about_policy: str
+    tau: float
+    policies: tuple[Shown, ...]
+    problems: tuple[Problem, ...] = ()
+    runs: tuple[Run, ...] = ()
+    about: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The positions of the slider."""
+        return slider([self.tau, *(shown.tau for shown in self.policies)])
+
+    def data(self) -> dict[str, Any]:
+        """Everything the page needs, as plain data."""
+        levels = self.levels
+        return {
+            "format": "tailrank-report", "schema": SCHEMA, "version": tailrank.__version__,
+            "title": self.title, "about_policy": self.about_policy, "tau": self.tau, "levels": list(levels),
+            "problems": [problem.data(levels) for problem in self.problems],
+            "policies": [shown.data(levels) for shown in self.policies],
+        } | self.news()  # fmt: skip
+
+    def news(self) -> dict[str, Any]:
+        """The part of the data that changes with every row of a run."""
+        least = min((float(problem.plan.curve.budget[0]) for problem in self.problems), default=-np.inf)
+        return {
+            "learning": curves(list(self.runs), least) if self.runs else None,
+            "about": [{"name": name, "rows": [list(row) for row in rows]} for name, rows in self.about],
+            "warnings": list(self.warnings), "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def _put(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None:
+    """A part that is there, or the reason why it is not."""
+    if isinstance(found, str):
+        result["absent"][part] = found
+    else:
+        result[part] = found
+
+
+def _mentioned(result: dict[str, Any]) -> set[int]:
+    """States whose names the page needs."""
+    states: set[int] = set()
+    if result["table"]:
+        states |= set(result["table"]["states"])
+    if result["episodes"]:
+        states |= {s for episode in result["episodes"]["kept"] for s in episode["states"]}
+    if result["domain"] and result["domain"]["kind"] == "chain":
+        states |= {s for step in result["domain"]["possible"] for pair in step for s in pair}
+    return states
