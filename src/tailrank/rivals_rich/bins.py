@@ -1,0 +1,231 @@
+"""Tabular counts on cells of the features: what it costs to discretise instead of learning a representation.
+
+Each step has its own cells as states. After every batch of episodes the counted model (transitions and rewards as
+seen) is planned in for every budget, with optimism in the way of UCB-VI (Azar et al. 2017):
+
+    V_h(s, c) = min_a { -b tau n(s, a)^(-1/2) + sum over what was seen after (s, a) of V_{h+1}(s', c - r) / n(s, a) }
+
+and an action that was never played in s earns `most` surely. The policy that is returned comes from the same model
+with the bonus taken off instead of added, and without the actions that were never played.
+
+Departures: one constant `bonus` in place of UCB-VI's logarithms, for the shortfall (c - R)^+ in place of the mean, and
+tau to put it on the scale of the CVaR; cells stand in for states, so the model is not Markov and the bonus promises
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank import bellman, checks
+from tailrank.grid import BudgetGrid, exact_grid, rounded_grid
+from tailrank.mdp import FiniteMDP
+from tailrank.planners.exact import Curve
+from tailrank.policy import BudgetPolicy, Policy
+from tailrank.protocols import Simulator
+from tailrank.rivals_rich.cells import Cells
+from tailrank.rivals_rich.rolling import Batch, Callback, roll
+from tailrank.streams import Streams
+
+MOST_LEVELS = 200
+"""Rewards on an exact grid with more levels than this are rounded to a grid of `ROUNDED_LEVELS`."""
+ROUNDED_LEVELS = 50
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The settings. projections, cells: see `Cells`. batch: episodes between two plans; the first is random.
+
+    most: the largest return there can be. bonus: b, in units of `most`.
+    """
+
+    tau: float
+    projections: int | None = 8
+    cells: int = 2
+    batch: int = 20
+    bonus: float = 0.5
+    most: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.tail_level(self.tau)
+        if self.projections is not None:
+            checks.whole(self.projections, "projections")
+        checks.whole(self.cells, "cells", 2)
+        checks.whole(self.batch, "batch")
+        if checks.number(self.bonus, "bonus") < 0:
+            raise checks.InputError(f"bonus = {self.bonus}: must not be negative")
+        if checks.number(self.most, "most") <= 0:
+            raise checks.InputError(f"most = {self.most}: must be positive")
+
+    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
+        """The policy after `episodes` episodes, a row after every batch."""
+        total, streams, k, played = checks.whole(episodes, "episodes"), Streams(seed), 0, 0
+        cells: Cells | None = None
+        policy: Policy = Anything(simulator.n_actions, streams.planner(0))
+        seen: list[Seen] = []
+        while played < total:
+            n = min(self.batch, total - played)
+            batch = roll(simulator, policy, streams.train_seeds(k, n))
+            if cells is None:
+                cells = Cells.of(batch.features[:-1][batch.alive], self.projections, self.cells, streams.oracle(0))
+            seen.append(Seen.of(batch, cells))
+            policy = self._plan(seen, cells, simulator.n_actions, optimistic=True)
+            played, k = played + n, k + 1
+            if callback is not None:
+                callback(batch.row(played, self.tau), self._plan(seen, cells, simulator.n_actions, optimistic=False))
+        return self._plan(seen, cells, simulator.n_actions, optimistic=False)  # type: ignore[arg-type]
+
+    def _plan(self, parts: list[Seen], cells: Cells, A: int, *, optimistic: bool) -> CellPolicy:
+        seen = Seen.joined(parts)
+        H = len(seen.actions)
+        known = [np.unique(seen.keys[h][seen.alive[h]]) for h in range(H)]
+        S = max(k.size for k in known)  # then come two more states: everything earned, and the end
+        grid = self._grid(seen.rewards[seen.alive], H)
+        columns: list[tuple[np.ndarray, ...]] = []
+        bonus, scale = np.zeros((H, S + 2, A)), self.bonus * self.tau * self.most
+        for h in range(H):
+            rows, visits = _count(seen, known, h, S, A, grid)
+            bonus[h, : known[h].size] = scale / np.sqrt(np.maximum(visits, 1.0))
+            if optimistic:
+                s, a = np.nonzero(visits == 0)
+                new = (s, a, np.full(s.size, S), np.ones(s.size), np.full(s.size, self.most))
+                rows = tuple(np.concatenate(c) for c in zip(rows, new, strict=True))
+                bonus[h, s, a] = 0.0
+            end = (np.array([S + 1]), np.array([0]), np.array([S + 1]), np.ones(1), np.zeros(1))
+            rows = tuple(np.concatenate(c) for c in zip(rows, end, strict=True))  # so that no step is without rows
+            columns.append((*rows, np.full(rows[0].size, h)))
+        state, action, after, probability, reward, step = (np.concatenate(c) for c in zip(*columns, strict=True))
+        first = np.searchsorted(known[0], seen.keys[0])
+        start = np.bincount(first, minlength=S + 2) / first.size
+        mdp = FiniteMDP.from_rows(
+            state, action, after, probability, reward, step=step, start=start, n_states=S + 2, n_actions=A
+        )
+        sign = 1.0 if optimistic else -1.0
+        return CellPolicy(cells, known, best_budget_policy(mdp, grid, self.tau, sign * bonus / float(grid.unit)), A)
+
+    def _grid(self, rewards: np.ndarray, H: int) -> BudgetGrid:
+        values = np.unique(np.append(rewards, [0.0, self.most]))
+        spread = float(values[-1] - values[0])
+        grid = exact_grid([values], H, 1.0) if values.size <= MOST_LEVELS else None
+        if grid is None or spread / float(grid.unit) > MOST_LEVELS:
+            return rounded_grid(spread / ROUNDED_LEVELS, 0.0, H, 1.0, "nearest")
+        return grid
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is kept of episodes, [H, n] each: hashes of cells, actions, rewards, and whether the step was played."""
+
+    keys: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    alive: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Batch, cells: Cells) -> Seen:
+        """Of a batch of episodes."""
+        keys = np.stack([cells.keys(x) for x in batch.features[:-1]])
+        return cls(keys, batch.actions, batch.rewards, batch.alive)
+
+    @classmethod
+    def joined(cls, parts: list[Seen]) -> Seen:
+        """All parts in one."""
+        names = ("keys", "actions", "rewards", "alive")
+        return cls(*(np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names))
+
+
+def _count(
+    seen: Seen, known: list[np.ndarray], h: int, S: int, A: int, grid: BudgetGrid
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The rows of step h (state, action, next state, probability, reward), and the visits [states, A]."""
+    live = seen.alive[h]
+    s = np.searchsorted(known[h], seen.keys[h][live])
+    after = np.full(s.size, S + 1)
+    if h + 1 < len(known):
+        goes_on = seen.alive[h + 1][live]
+        after[goes_on] = np.searchsorted(known[h + 1], seen.keys[h + 1][live][goes_on])
+    units = grid.units(h, seen.rewards[h][live])
+    low = int(units.min(initial=0))
+    levels = int(units.max(initial=0)) - low + 1
+    code = ((s * A + seen.actions[h][live]) * (S + 2) + after) * levels + units - low
+    code, counts = np.unique(code, return_counts=True)
+    code, unit = np.divmod(code, levels)
+    pair, after = np.divmod(code, S + 2)
+    visits = np.bincount(pair, weights=counts, minlength=known[h].size * A)
+    reward = float(grid.origin[h]) + (unit + low) * float(grid.unit)
+    return (*np.divmod(pair, A), after, counts / visits[pair], reward), visits.reshape(-1, A)
+
+
+def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.ndarray) -> BudgetPolicy:
+    """The best policy and starting budget for the tail; bonus [H, S, A] is taken off the shortfall, in units."""
+    layout = bellman.layout(mdp, grid, bellman.reachable(mdp))
+    result = bellman.induct(mdp, grid, layout, keep_actions=True, bonus=bonus)
+    index, units = result.curve(mdp.start)
+    curve = Curve(index, np.asarray(grid.value(index)), units * float(grid.unit))
+    tables = layout.tables[:-1]
+    return BudgetPolicy(
+        grid=grid,
+        budget=int(curve.index[curve.best(tau)]),
+        first=np.stack([t.first for t in tables]),
+        offset=np.stack([t.offset + b for t, b in zip(tables, layout.begins[:-1], strict=True)]),
+        actions=result.actions,
+        elsewhere=np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class CellPolicy:
+    """A `Policy` on features through the known cells of every step, [H] of sorted hashes; memory is the budget.
+
+    In a cell that was never seen the action is an arbitrary one that the hash fixes.
+    """
+
+    cells: Cells
+    known: list[np.ndarray]
+    inner: BudgetPolicy
+    n_actions: int
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return self.inner.start(n)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] for features [n, m]."""
+        keys, known = self.cells.keys(states), self.known[h]
+        arbitrary = ((keys >> np.uint64(20)) % np.uint64(self.n_actions)).astype(np.int64)
+        if known.size == 0:
+            return arbitrary
+        place = np.minimum(np.searchsorted(known, keys), known.size - 1)
+        return np.where(known[place] == keys, self.inner.act(h, place, memory), arbitrary)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """The budget less the reward."""
+        return self.inner.update(h, states, actions, rewards, next_states, memory)
+
+
+@dataclass(frozen=True)
+class Anything:
+    """Uniform actions."""
+
+    n_actions: int
+    rng: np.random.Generator
+
+    def start(self, n: int) -> np.ndarray:
+        """Zeros."""
+        return np.zeros(n, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Any actions [n]."""
+        return self.rng.integers(self.n_actions, size=len(states))
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Nothing."""
+        return memory

@@ -1,0 +1,42 @@
+"""Features as numbers of cells: random projections (or the features themselves) cut into equal intervals, hashed.
+
+Counts on hashed random projections are what Tang et al. (2017, "#Exploration") use; with two cells a projection
+this is their SimHash, but for the place of the cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Cells:
+    """directions [m, k]; interval i of direction j begins at low[j] + i width[j]. mixers [k]: the hash."""
+
+    directions: np.ndarray
+    low: np.ndarray
+    width: np.ndarray
+    count: int
+    mixers: np.ndarray
+
+    @classmethod
+    def of(cls, features: np.ndarray, projections: int | None, count: int, rng: np.random.Generator) -> Cells:
+        """`count` intervals between the least and the most that these features [n, m] have in each direction.
+
+        projections: how many random directions (none: one for each feature).
+        """
+        m = features.shape[1]
+        directions = np.eye(m) if projections is None else rng.normal(size=(m, projections)) / np.sqrt(m)
+        shadow = features @ directions
+        low, high = shadow.min(axis=0), shadow.max(axis=0)
+        width = np.where(high > low, (high - low) / count, 1.0)
+        mixers = rng.integers(0, 2**63, size=directions.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        return cls(directions, low, width, count, mixers)
+
+    def keys(self, features: np.ndarray) -> np.ndarray:
+        """The hash of the cell of each row of features [n, m], [n] (uint64)."""
+        digits = np.floor((features @ self.directions - self.low) / self.width)
+        digits = np.clip(digits, 0, self.count - 1).astype(np.uint64)
+        return np.asarray((digits * self.mixers).sum(axis=1, dtype=np.uint64))

@@ -1,0 +1,130 @@
+"""Small softmax policies by hand: a trunk that all steps share (tanh layers, maybe none), and a linear head a step.
+
+    pi(a | x, h) = softmax(head_h(trunk(x)))_a
+
+Without a trunk this is the softmax-linear policy with its own weights for every step. Gradients are written out, so
+nothing but NumPy is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Network:
+    """trunk: pairs W [k, k'], b [k']; head [H, k, A] and its constants shift [H, A]."""
+
+    trunk: tuple[tuple[np.ndarray, np.ndarray], ...]
+    head: np.ndarray
+    shift: np.ndarray
+
+    @classmethod
+    def fresh(
+        cls, n_features: int, horizon: int, n_actions: int, hidden: tuple[int, ...], rng: np.random.Generator
+    ) -> Network:
+        """Random trunk, heads at zero: uniform actions."""
+        sizes = (n_features, *hidden)
+        trunk = tuple((rng.normal(size=(k, j)) / np.sqrt(k), np.zeros(j)) for k, j in pairwise(sizes))
+        return cls(trunk, np.zeros((horizon, sizes[-1], n_actions)), np.zeros((horizon, n_actions)))
+
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """All arrays of parameters, in a fixed order; changing them in place changes the network."""
+        return [array for layer in self.trunk for array in layer] + [self.head, self.shift]
+
+    def copy(self) -> Network:
+        """The same network with arrays of its own."""
+        return Network(tuple((w.copy(), b.copy()) for w, b in self.trunk), self.head.copy(), self.shift.copy())
+
+    def probabilities(self, h: int, features: np.ndarray) -> np.ndarray:
+        """pi(. | x, h) of features [n, m], [n, A]."""
+        return self._softmax(h, self._layers(features)[-1])
+
+    def score(self, h: int, features: np.ndarray, actions: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+        """Gradient of sum_i weights[i] log pi(actions[i] | features[i], h), an array for each of `weights`."""
+        layers = self._layers(features)
+        slope = -weights[:, None] * self._softmax(h, layers[-1])
+        slope[np.arange(len(actions)), actions] += weights
+        return self._back(h, layers, slope)
+
+    def entropy(self, h: int, features: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+        """Gradient of sum_i weights[i] times the entropy of pi(. | features[i], h)."""
+        layers = self._layers(features)
+        p = self._softmax(h, layers[-1])
+        log = np.log(np.maximum(p, 1e-300))
+        return self._back(h, layers, -weights[:, None] * p * (log - (p * log).sum(axis=1, keepdims=True)))
+
+    def _layers(self, features: np.ndarray) -> list[np.ndarray]:
+        layers = [features]
+        for w, b in self.trunk:
+            layers.append(np.tanh(layers[-1] @ w + b))
+        return layers
+
+    def _softmax(self, h: int, last: np.ndarray) -> np.ndarray:
+        logits = last @ self.head[h] + self.shift[h]
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return p / p.sum(axis=1, keepdims=True)
+
+    def _back(self, h: int, layers: list[np.ndarray], slope: np.ndarray) -> list[np.ndarray]:
+        """Gradients of the parameters from those of the logits, [n, A]."""
+        head, shift = np.zeros_like(self.head), np.zeros_like(self.shift)
+        head[h], shift[h] = layers[-1].T @ slope, slope.sum(axis=0)
+        found = [head, shift]
+        slope = slope @ self.head[h].T
+        for (w, _), before, here in zip(self.trunk[::-1], layers[-2::-1], layers[:0:-1], strict=True):
+            slope = slope * (1.0 - here**2)
+            found = [before.T @ slope, slope.sum(axis=0), *found]
+            slope = slope @ w.T
+        return found
+
+
+@dataclass
+class Adam:
+    """Adam (Kingma and Ba 2015), upwards."""
+
+    rate: float
+    memory: tuple[float, float] = (0.9, 0.999)
+    moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    steps: int = 0
+
+    def climb(self, weights: list[np.ndarray], gradient: list[np.ndarray]) -> None:
+        """Move `weights` in place along `gradient`."""
+        if not self.moments:
+            self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+        self.steps += 1
+        first, second = (1.0 - b**self.steps for b in self.memory)
+        for w, g, (m, v) in zip(weights, gradient, self.moments, strict=True):
+            m += (1.0 - self.memory[0]) * (g - m)
+            v += (1.0 - self.memory[1]) * (g**2 - v)
+            w += self.rate * (m / first) / (np.sqrt(v / second) + 1e-8)
+
+
+@dataclass(frozen=True)
+class SoftmaxPolicy:
+    """A `Policy` on features: draws from the network with `rng`, or without it plays the likeliest action."""
+
+    network: Network
+    rng: np.random.Generator | None = None
+
+    def start(self, n: int) -> np.ndarray:
+        """Nothing to remember: zeros [n]."""
+        return np.zeros(n, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] for features [n, m]."""
+        p = self.network.probabilities(h, states)
+        if self.rng is None:
+            return np.asarray(p.argmax(axis=1))
+        total = np.cumsum(p, axis=1)
+        return np.asarray((self.rng.random(len(p))[:, None] * total[:, -1:] >= total).sum(axis=1))
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Still nothing."""
+        return memory
