@@ -19,7 +19,7 @@ ITERATIONS = 80
 env = make_episodic("risky-lock", horizon=10, n_actions=4, n_states=300, seed=1)
 curves = {}
 for tau in (0.1, 1.0):
-    learner = ELA(tau=tau, oracles=ModelChoice("class"))
+    learner = ELA(tau=tau, oracle=ModelChoice("class"))
     judge = Judge.of(learner, env)
     history = list(train(learner, env, iterations=ITERATIONS, seed=0, judge=judge))
     state, rows = history[-1][0], [row for _, row in history]
