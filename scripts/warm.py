@@ -12,4 +12,4 @@ for reward in (0.5, 2**0.5):
     for criterion in ("cvar", "iterated", "chow"):
         solve(mdp, tau=(0.2, 1.0), criterion=criterion, seconds=2)
 lock = make_episodic("risky-lock", horizon=3, n_actions=2, n_states=6)
-list(train(ELA(tau=0.2, oracles=ModelChoice("class")), lock, iterations=2, seed=0))
+list(train(ELA(tau=0.2, oracle=ModelChoice("class")), lock, iterations=2, seed=0))
