@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types examples readme bench study clean
+.PHONY: help setup demo test check lint types examples readme docs bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -14,7 +14,7 @@ setup: $(READY)  ## make .venv, install everything, compile the kernels
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q -q --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -q -q -e '.[plot,envs]' --group dev
+	@$(BIN)/python -m pip install -q -q -e '.[plot,envs,neural]' --group dev --group docs
 	@$(BIN)/python scripts/warm.py
 	@touch $(READY)
 	@echo "ready: try make demo"
@@ -22,7 +22,8 @@ $(READY): pyproject.toml
 demo: $(READY)  ## learn the risky lock, solve risky problems, draw demo/*.png
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## all tests
+test: $(READY)  ## all tests (those of the report page in Chromium, which is installed if it can be)
+	@bash scripts/chromium.sh
 	@$(BIN)/python -m pytest
 
 lint: $(READY)  ## ruff
@@ -33,22 +34,31 @@ types: $(READY)  ## mypy --strict
 	@$(BIN)/mypy
 
 examples: $(READY)  ## run the example scripts
-	@for script in frozen_lake betting machine_maintenance risky_lock; do \
+	@for script in frozen_lake betting machine_maintenance risky_lock cliff; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
+	@for script in inventory sepsis driving; do echo "examples/$$script.py"; \
+	  TAILRANK_SMALL=0.05 $(BIN)/python -W ignore examples/$$script.py demo/$$script.png || exit 1; done
 
 readme: $(READY)  ## run the commands and the Python in README.md
 	@$(BIN)/python scripts/check_readme.py
 
-check: lint types test examples readme  ## what CI runs
+docs: $(READY)  ## build docs/_build/html, run the examples of its pages
+	@$(BIN)/python -m sphinx -W --keep-going -E -q -d docs/_build/doctrees -b html docs docs/_build/html
+	@$(BIN)/python scripts/check_docs.py
+
+check: lint types test examples readme docs  ## what CI runs
 
 bench: $(READY)  ## measure against other packages, write docs/benchmarks.md
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/planners.py
 	@.bench-venv/bin/python benchmarks/em.py
 
-study: $(READY)  ## the studies of the learners (about 15 minutes), write docs/results.md
+study: $(READY)  ## the studies of the learners (hours; finished runs are skipped), write docs/*results.md
 	@$(BIN)/python studies/run.py
+	@$(BIN)/python studies/bound_coverage.py
+	@$(BIN)/python studies/observations.py
+	@$(BIN)/python studies/simulators.py
 
 clean:  ## remove environments, caches and output
-	rm -rf .venv .bench-venv demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .bench-venv demo dist build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The command line: `tailrank solve`, `import`, `export`, `evaluate`, `show`, `train`, `theory`.
+"""The command line: `tailrank solve`, `train`, `evaluate`, `report`, `plot`, `check` and so on.
 
 Only click is imported at the top, so that `tailrank --help` answers at once. Bad input of any kind ends
 with one line on stderr and exit code 2.
@@ -17,30 +17,39 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import tailrank
-from tailrank import cli_train
+from tailrank import cli_check, cli_names, cli_plot, cli_report, cli_train
 from tailrank.cli_errors import Failure, Group
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
     from tailrank.plan import Plan
-    from tailrank.policy import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 NEXT = """\
-tailrank finds the policy with the best CVaR in a finite MDP. Try:
+tailrank finds the policy with the best CVaR: the mean of its worst returns, at tau = 0.1 of the worst tenth. Try:
 
-  tailrank solve FrozenLake-v1 --horizon 100 --tau 0.5
-  tailrank solve model.csv --horizon 50 --discount 0.95 --start 1 --tau 0.1 --tau 0.05
-  tailrank import model.csv --horizon 50
-  tailrank solve --help
+  tailrank solve FrozenLake-v1 --horizon 100 --tau 0.5    an MDP that is known: exact
+  tailrank train risky-lock --iterations 60 --out runs/a  one that is not: learn it
+  tailrank report runs/a                                  look at it in a browser
+  tailrank evaluate runs/a --episodes 2000                measure it in fresh episodes
+  tailrank check CartPole-v1                              is an environment fit for learning?
 
-tau is the fraction of the worst returns that counts: 0.1 is the worst tenth, 1 is the mean.
+tailrank COMMAND --help says more; tailrank --show-completion bash sets up the Tab key.
 """
+
+
+def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        click.echo(cli_names.script(shell, main))
+        ctx.exit()
 
 
 @click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tailrank.__version__, prog_name="tailrank")
+@click.option("--show-completion", type=click.Choice(cli_names.SHELLS), metavar="|".join(cli_names.SHELLS),
+              expose_value=False, is_eager=True, callback=_show_completion,
+              help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".')  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Policies with the best CVaR in finite MDPs: exact answers or certified bounds.
@@ -77,8 +86,10 @@ def source_options(function: F) -> F:
 
 
 def _read(source: str, options: dict[str, Any]) -> Source:
-    from tailrank.envs import read_mdp
+    from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
 
+    if source in (*ENVIRONMENTS, *SIMULATORS):
+        raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")
     names = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
     return read_mdp(source, **{name: options[name] for name in names})
 
@@ -208,61 +219,50 @@ def export(source: str, path: str, **options: Any) -> None:
 
 @main.command()
 @click.argument("policy")
-@click.argument("source")
+@click.argument("source", required=False)
 @source_options
-@click.option("--tau", "taus", type=float, multiple=True, default=(0.1,), show_default="0.1", metavar="T",
+@click.option("--tau", "taus", type=float, multiple=True, show_default="0.1, or that of the run", metavar="T",
               help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
 @click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
+@click.option("--width", type=float, metavar="W", help="Play until the interval for CVaR is no wider than W.")
+@click.option("--max-episodes", type=int, metavar="N", help="Most episodes for --width.  [default: 100000]")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of each interval.")
+@click.option("--method", default="auto", show_default=True, metavar="auto|beta|thomas|dkw|brown|bca|percentile",
+              help="Of the interval for CVaR.")  # fmt: skip
+@click.option("--bounds", type=float, nargs=2, metavar="LOW HIGH", help="Range of the return, where it is not known.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
-    policy: str,
-    source: str,
-    taus: tuple[float, ...],
-    episodes: int | None,
-    seed: int,
-    as_json: bool,
-    **options: Any,
+    policy: str, source: str | None, taus: tuple[float, ...], seed: int, as_json: bool, **options: Any
 ) -> None:
-    """What the saved POLICY earns in the MDP of SOURCE."""
+    """What the saved POLICY earns in the MDP of SOURCE, or what a run has learned.
+
+    POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment.
+    """
+    from tailrank import cli_evaluate
     from tailrank.storage import load
 
+    names = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
+    wanted = {name: options.pop(name) for name in names}
     notes: list[str] = []
     with _collected(notes):
-        stored, read = load(policy), _read(source, options)
-        _fits(stored.policy, read)
-        results = [_measured(stored.policy, read, tau, episodes, seed) for tau in taus]
-    notes[:0] = read.notes
+        if os.path.isdir(policy):
+            if source or any(value not in (None, "auto", ()) for value in options.values()):
+                raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
+            task = cli_evaluate.of_run(policy, taus, seed)
+        elif source is None:
+            raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
+        else:
+            stored = load(policy)
+            task = cli_evaluate.saved(stored.policy, _read(source, options), taus, seed)
+        results, said = cli_evaluate.measure(task, **wanted)
+    notes[:0] = said
     if as_json:
         _print_json({"results": results, "notes": notes}, notes, quiet=False)
         return
     from tailrank import show as view
 
     view.evaluated(results, notes)
-
-
-def _fits(policy: Policy, read: Source) -> None:
-    """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
-    table = getattr(policy, "first", getattr(policy, "actions", None))
-    shape, mdp = table.shape[:2] if table is not None else (), read.mdp
-    if shape != (mdp.horizon, mdp.n_states):
-        found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
-        raise Failure(f"policy: has {found}, {read.name} has {mdp.horizon} steps and {mdp.n_states} states")
-    if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
-        raise Failure(f"policy: plays action {policy.actions.max()}, {read.name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
-
-
-def _measured(policy: Policy, read: Source, tau: float, episodes: int | None, seed: int) -> dict[str, object]:
-    """The CVaR and its interval, VaR and mean at one tau."""
-    import numpy as np
-
-    from tailrank.checks import whole
-    from tailrank.estimate import evaluate as estimate
-
-    rng = None if episodes is None else np.random.default_rng(whole(seed, "seed", least=0))
-    found = estimate(policy, read.mdp, tau, episodes=episodes, rng=rng)
-    names = ("tau", "cvar", "lower", "upper", "var", "mean", "confidence", "episodes", "method")
-    return {name: getattr(found, name) for name in names}
 
 
 @main.command()
@@ -278,5 +278,9 @@ def show(policy: str, step: int | None, state: int | None, rows: int) -> None:
     view.policy_table(load(policy), step=step, state=state, rows=rows)
 
 
-for command in (cli_train.train, cli_train.theory):
+COMMANDS = (
+    cli_check.check, cli_plot.plot, cli_report.report, cli_report.serve, cli_train.train, cli_train.theory,
+)  # fmt: skip
+for command in COMMANDS:
     main.add_command(command)
+cli_names.completed(main)

@@ -173,13 +173,21 @@ def described(summary: dict[str, object], notes: Sequence[str]) -> None:
 
 
 def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> None:
-    """Print what a policy earns, a row a tau."""
-    out = _console()
-    table = _table(["tau", "CVaR", "interval", "VaR", "mean", "confidence", "episodes", "method"])
+    """Print what a policy earns: CVaR and VaR for each tau, then the mean, with intervals and their methods."""
+    out, first = _console(), results[0]
+    table = _table(["", "tau", "estimate", "interval", "method"])
     for row in results:
-        rest = (row[name] for name in ("var", "mean", "confidence", "episodes", "method"))
-        table.add_row(*map(number, (row["tau"], row["cvar"], _span(row["lower"], row["upper"]), *rest)))
+        for name, key, ends in (("CVaR", "cvar", ""), ("VaR", "var", "var_")):
+            span = _span(row[f"{ends}lower"], row[f"{ends}upper"])
+            table.add_row(name, *map(number, (row["tau"], row[key], span, row[f"{ends}method"])))
+    span = _span(first["mean_lower"], first["mean_upper"])
+    table.add_row("mean", "", *map(number, (first["mean"], span, first["mean_method"])))
     out.print(table)
+    if first["episodes"]:
+        how = "" if first["status"] == "played" else f", {first['status']}"
+        _line(
+            out, f"{first['episodes']} episodes{how}; each interval holds with confidence {number(first['confidence'])}"
+        )
     _notes(out, notes)
 
 
@@ -266,6 +274,8 @@ def number(value: object) -> str:
 
 
 def _span(lower: object, upper: object) -> str:
+    if lower is None or upper is None:
+        return f"{'...' if lower is None else number(lower)} .. {'...' if upper is None else number(upper)}"
     return number(lower) if lower == upper else f"{number(lower)} .. {number(upper)}"
 
 
