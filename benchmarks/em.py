@@ -24,8 +24,9 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel, draw
-from tailrank.oracles.fit import SparseCounts, log_likelihood
+from tailrank.oracles.fit import log_likelihood
 from tailrank.oracles.latent_em import LatentEM
 
 ROUNDS = 3

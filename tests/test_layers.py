@@ -14,12 +14,12 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
     ("checks", "atomic"),
-    ("bands", "bootstrap"),
+    ("bands", "bootstrap", "statistics"),
     ("bounds",),
-    ("risk", "grid"),
-    ("mdp", "policy", "data", "lowrank", "streams", "schedules", "replay", "latents", "decoder"),
+    ("risk", "grid", "data"),
+    ("mdp", "policy", "lowrank", "streams", "schedules", "replay", "latents", "decoder"),
     ("rewards",),
-    ("protocols",),
+    ("protocols", "problem"),
     ("envs", "reward_grid"),
     ("kernels",),
     ("bellman", "rollout", "bonus", "predict"),
@@ -32,14 +32,17 @@ LAYERS = (
     ("loggers",),
     ("experiments",),
     ("report",),
+    ("comparison",),
     ("plots",),
     ("show", "cli_errors"),
-    ("cli_names",),
-    ("cli_train", "cli_check", "cli_evaluate", "cli_report", "cli_plot"),
+    ("cli_names", "show_policy", "show_compare"),
+    ("cli_options",),
+    ("cli_train", "cli_sweep", "cli_check", "cli_evaluate", "cli_report", "cli_plot", "cli_compare"),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 WITHIN = {
+    "comparison",
     "envs",
     "estimate",
     "experiments",
@@ -50,11 +53,12 @@ WITHIN = {
     "report",
     "risk",
     "rivals_rich",
+    "statistics",
 }
 """Groups whose modules may import each other."""
-MAY_CATCH_ALL = {"tables.py", "players.py", "probing.py", "gym_checker.py", "loggers.py"}
+MAY_CATCH_ALL = {"tables.py", "players.py", "probing.py", "gym_checker.py", "loggers.py", "worker.py"}
 """Runs code of other packages, which may raise anything."""
-ENVS_MAY = {"atomic", "checks", "risk", "grid", "mdp", "policy", "envs", "lowrank", "rewards", "protocols"}
+ENVS_MAY = {"atomic", "checks", "risk", "grid", "data", "mdp", "policy", "envs", "lowrank", "rewards", "protocols"}
 
 
 def name_of(path: Path) -> str:

@@ -80,7 +80,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
         raise InputError(f"{out}: {config.environment} has changed since the run")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
-    if parts.learner.finite.decoder:
+    if parts.learner.decoder:
         return Task(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
     return Task(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
 

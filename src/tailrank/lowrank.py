@@ -8,10 +8,13 @@ however many states there are. Without groups every state is its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 
 NOISE = 1e-9
 
@@ -28,6 +31,19 @@ class StepModel:
         """P(g' | g, a), [G, A, G']."""
         return self.phi @ self.psi
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(G, A, G')."""
+        return self.phi.shape[0], self.phi.shape[1], self.psi.shape[1]
+
+    def expect(self, table: np.ndarray) -> np.ndarray:
+        """E of table [G', C] after every pair g A + a, [G A, C]."""
+        return np.asarray(self.phi.reshape(-1, self.phi.shape[-1]) @ (self.psi @ table))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        return {"phi": self.phi, "psi": self.psi}
+
     def check(self, name: str) -> None:
         """Raise unless every row is a law."""
         for part, table in (("phi", self.phi), ("psi", self.psi)):
@@ -43,10 +59,66 @@ class StepModel:
 
 
 @dataclass(frozen=True)
-class LowRankModel:
+class EmpiricalStep:
+    """The transition of one step by counts alone, without a table: the pairs' laws as rows that were met.
+
+    Pair k = g A + a owns rows first[k]:first[k + 1] of after [n] and prob [n]; a pair without rows is followed by
+    every group with equal probability. The laws of the other pairs may sum to less than 1.
+    """
+
+    first: np.ndarray
+    after: np.ndarray
+    prob: np.ndarray
+    shape: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, counts: SparseCounts) -> EmpiricalStep:
+        """The relative frequencies."""
+        first = np.searchsorted(counts.pair, np.arange(counts.shape[0] * counts.shape[1] + 1))
+        total = np.bincount(counts.pair, weights=counts.count, minlength=first.size - 1)
+        return cls(first, counts.after, counts.count / total[counts.pair], counts.shape)
+
+    @property
+    def pair(self) -> np.ndarray:
+        """The pair that owns each row, [n]."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+    @cached_property
+    def _laws(self) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array((self.prob, self.after, self.first), shape=(self.first.size - 1, self.shape[2]))
+
+    def expect(self, table: np.ndarray) -> np.ndarray:
+        """E of table [G', C] after every pair g A + a, [G A, C]."""
+        result = np.asarray(self._laws @ table)
+        result[self.first[1:] == self.first[:-1]] = table.mean(axis=0)
+        return result
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        return {"first": self.first, "after": self.after, "prob": self.prob, "shape": np.array(self.shape)}
+
+
+def step_from_arrays(arrays: dict[str, np.ndarray], name: str) -> StepModel | EmpiricalStep:
+    """The step whose arrays stand under `name.` in a checkpoint."""
+    own = {
+        key.removeprefix(f"{name}."): np.ascontiguousarray(x) for key, x in arrays.items() if key.startswith(f"{name}.")
+    }
+    if "phi" in own:
+        return StepModel(own["phi"], own["psi"])
+    groups, actions, after = (int(x) for x in own["shape"])
+    return EmpiricalStep(own["first"], own["after"], own["prob"], (groups, actions, after))
+
+
+StepT = TypeVar("StepT", StepModel, EmpiricalStep)
+
+
+@dataclass(frozen=True)
+class Model(Generic[StepT]):
     """Steps [H - 1] of a model, and for each of the H steps the group [S] of every state."""
 
-    steps: tuple[StepModel, ...]
+    steps: tuple[StepT, ...]
     group: tuple[np.ndarray, ...]
 
     @property
@@ -57,8 +129,11 @@ class LowRankModel:
     def groups(self, h: int) -> int:
         """Number of groups at step h."""
         if h < len(self.steps):
-            return int(self.steps[h].phi.shape[0])
-        return int(self.steps[h - 1].psi.shape[1]) if self.steps else int(self.group[0].max()) + 1
+            return self.steps[h].shape[0]
+        return self.steps[h - 1].shape[2] if self.steps else int(self.group[0].max()) + 1
+
+
+LowRankModel = Model[StepModel]
 
 
 def draw(laws: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.evaluation import Evaluation, return_law
-from tailrank.learners.ela import ELA, State
+from tailrank.learners.protocol import Learner
+from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.latent import LatentPlan, law_of_plan
 from tailrank.policy import BudgetPolicy
 from tailrank.protocols import Episodic
 from tailrank.rewards import dependence
+from tailrank.risk import ReturnLaw
 from tailrank.solver import solve
 from tailrank.streams import Streams
 
@@ -32,15 +36,15 @@ QUICK_PAIRS = 20_000
 
 
 def train(
-    learner: ELA,
+    learner: Learner,
     env: Episodic,
     *,
     iterations: int,
     seed: int | None = None,
     rng: np.random.Generator | None = None,
-    state: State | None = None,
+    state: Any = None,
     judge: Judge | None = None,
-) -> Iterator[tuple[State, Row]]:
+) -> Iterator[tuple[Any, Row]]:
     """States and rows after each iteration, from the first one (or from `state` on) to `iterations`.
 
     Give a `seed`, or an `rng` from which one is drawn. `judge` evaluates the plans (made here if left out).
@@ -65,23 +69,40 @@ def train(
 class Judge:
     """Evaluates plans exactly in the true MDP of the environment. `star` is CVaR*.
 
-    `quick` says that the environment's own model is the truth for the groups that plans see, so that the law of
-    a plan can be pushed through its latents, which is far cheaper than through the rows of the MDP.
+    `quick` says that the environment's own model with its reward laws is the truth, so that the law of a plan can be
+    pushed through its latents, which is far cheaper than through the rows of the MDP, and as cheap for plans on
+    single states (`decoder` false) as their number allows.
     """
 
     tau: float
     env: Episodic
-    truth: FiniteMDP
+    decoder: bool
     star: float
     quick: bool
 
     @classmethod
-    def of(cls, learner: ELA, env: Episodic) -> Judge:
+    def of(cls, learner: Learner, env: Episodic) -> Judge:
         """The judge of a learner's plans; `star` comes from the exact planner."""
-        truth = env.truth if learner.finite.decoder else raw_truth(env)
-        same_groups = truth is env.truth
-        quick = same_groups and _on_grid(env) and truth.ptr.size <= QUICK_PAIRS and dependence(truth) < 1e-12
-        return cls(learner.tau, env, truth, solve(env.truth, tau=learner.tau).cvar, quick)
+        quick = _on_grid(env) and env.truth.ptr.size <= QUICK_PAIRS and dependence(env.truth) < 1e-12
+        return cls(learner.tau, env, learner.decoder, solve(env.truth, tau=learner.tau).cvar, quick)
+
+    @cached_property
+    def truth(self) -> FiniteMDP:
+        """The true MDP of what plans see."""
+        return self.env.truth if self.decoder else raw_truth(self.env)
+
+    @cached_property
+    def model(self) -> tuple[LowRankModel, tuple[np.ndarray, ...], int]:
+        """The true model of what plans see, the reward law of each pair, and the first group."""
+        env = self.env
+        if self.decoder:
+            return env.model, env.reward_of, int(env.group[0][env.start])
+        return raw_model(env), tuple(env.reward_of[h][env.group[h]] for h in range(env.horizon)), env.start
+
+    @property
+    def labels(self) -> tuple[object, ...]:
+        """The names of what plans see."""
+        return self.env.truth.labels if self.decoder else tuple(range(self.env.n_states))
 
     def policy(self, plan: LatentPlan) -> BudgetPolicy:
         """The plan as a policy of the true MDP."""
@@ -89,16 +110,30 @@ class Judge:
 
     def law(self, plan: LatentPlan) -> Evaluation:
         """The exact law of what the plan earns."""
+        if self.quick and not self.decoder:
+            law = self._pushed(plan)
+            return Evaluation(law, np.zeros(law.values.size), "lattice")
         return return_law(self.policy(plan), self.truth)
 
     def cvar(self, plan: LatentPlan | None) -> float | None:
         """The exact CVaR of the plan."""
         if plan is None:
             return None
-        if not self.quick:
-            return self.law(plan).cvar(self.tau)
-        env = self.env
-        return law_of_plan(env.model, env.rewards, env.reward_of, plan, int(env.group[0][env.start])).cvar(self.tau)
+        return (self._pushed(plan) if self.quick else self.law(plan)).cvar(self.tau)
+
+    def _pushed(self, plan: LatentPlan) -> ReturnLaw:
+        model, law_of, start = self.model
+        return law_of_plan(model, self.env.rewards, law_of, plan, start)
+
+
+def raw_model(env: Episodic) -> LowRankModel:
+    """The true model on single states, which each group emits uniformly."""
+    steps = []
+    for h, step in enumerate(env.model.steps):
+        here, after = env.group[h], env.group[h + 1]
+        sizes = np.bincount(after, minlength=step.psi.shape[1])
+        steps.append(StepModel(step.phi[here], step.psi[:, after] / sizes[after]))
+    return LowRankModel(tuple(steps), (np.arange(env.n_states),) * env.horizon)
 
 
 def _on_grid(env: Episodic) -> bool:

@@ -18,7 +18,7 @@ BASE = {"environment": "risky-lock", "iterations": 3}
         {"settings": {"horizon": 4, "safe": 0.75, "odd key": 'a "quoted" \\ \x7f é\n'}, "tau": 1e-5},
         {"cap": 2, "log": "printed", "share": True, "stop_cvar": -0.5, "rank": 3, "model": "em"},
         {"environment": "x.csv", "horizon": 5, "start": "1:0.5,2:0.5", "imports": ["a", "b"], "discount": 0.9},
-        {"algorithm": "ella", "planner": {"episodes": 10}},
+        {"algorithm": "ella", "planner": {"iterations": 10}},
     ],
 )
 def test_a_file_gives_the_same_back(values, tmp_path):

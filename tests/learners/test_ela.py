@@ -142,7 +142,7 @@ def test_one_step_needs_no_data(seed):
     for tau in (0.1, 0.5, 1.0):
         _, state = run(ELA(tau, CLASS), env, 2)
         assert state.steps == 0
-        assert state.seen.visits == state.seen.counts == ()
+        assert state.seen.visits == state.seen.counts == []
         assert state.plan.objective * float(env.rewards.grid.unit) == pytest.approx(
             tailrank.solve(env.truth, tau).cvar, abs=1e-9
         )
@@ -165,9 +165,9 @@ def test_two_steps_have_no_bonus():
 
 
 def spy_planner(seen):
-    def planner(model, env, law_of, bonus, tau, start, rng):
-        seen.append((model, [b.copy() for b in bonus]))
-        return exact_planner(model, env, law_of, bonus, tau, start, rng)
+    def planner(problem, bonus, rng):
+        seen.append((problem.model, [b.copy() for b in bonus]))
+        return exact_planner(problem, bonus, rng)
 
     return planner
 
@@ -407,7 +407,7 @@ def test_episode_plays_one_of_the_h_episodes():
 class Counting:
     """Oracles that count their fits and keep what they were given."""
 
-    decoder = True
+    decoder, sparse = True, False
 
     def __init__(self, inner):
         self.inner, self.given = inner, []

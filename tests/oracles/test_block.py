@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel, draw
 from tailrank.oracles.block import BlockEM
-from tailrank.oracles.fit import SparseCounts, log_likelihood
+from tailrank.oracles.fit import log_likelihood
 
 
 def best_by_enumeration(counts, d):

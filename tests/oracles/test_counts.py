@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 from tailrank.oracles.finite_class import FiniteClass
-from tailrank.oracles.fit import SparseCounts, log_likelihood
+from tailrank.oracles.fit import log_likelihood
 from tailrank.oracles.tabular import TabularCounts
 
 RNG = np.random.default_rng(0)

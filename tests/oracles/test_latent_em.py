@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel, draw
 from tailrank.oracles.em_kernels import LARGEST_COMPILED
-from tailrank.oracles.fit import SparseCounts, log_likelihood
+from tailrank.oracles.fit import log_likelihood
 from tailrank.oracles.latent_em import LatentEM
 
 

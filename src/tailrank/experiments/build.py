@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tailrank.checks import InputError, did_you_mean, whole
+from tailrank.checks import InputError, whole
 from tailrank.envs import SIMULATORS, Episodic, from_mdp, make_episodic, make_simulator, read_mdp
 from tailrank.experiments.config import RunConfig
-from tailrank.learners.choices import ModelChoice
-from tailrank.learners.ela import ELA, GroupPlanner, State, exact_planner
 from tailrank.learners.output import OutputRule
+from tailrank.learners.protocol import Learner
+from tailrank.learners.registry import ALGORITHMS, make_learner
 from tailrank.protocols import Simulator
-from tailrank.schedules import Schedule
 from tailrank.streams import Streams
 from tailrank.training import Judge
 
@@ -28,8 +26,8 @@ class Setup:
 
     config: RunConfig
     env: Episodic
-    learner: ELA
-    fresh: State
+    learner: Learner
+    fresh: Any
     rule: OutputRule
     streams: Streams
     digest: str
@@ -67,13 +65,7 @@ def simulator(config: RunConfig) -> Simulator:
 def setup(config: RunConfig, env: Episodic | None = None) -> Setup:
     """What the configuration describes; raises where it does not fit the environment."""
     env = environment(config) if env is None else env
-    name = config.model or ("class" if env.candidates else "counts")
-    schedule = Schedule(config.alpha_scale, config.lam_scale, config.cap, config.log)  # type: ignore[arg-type]
-    learner = ELA(
-        config.tau, ModelChoice(name, None if config.rank is None else int(config.rank)), schedule, _planner(config),
-        config.collect, bool(config.share), config.batch,  # type: ignore[arg-type]
-    )  # fmt: skip
-    learner.finite.make(env)
+    learner = make_learner(config.recipe, env)
     fresh = learner.init(env)
     if config.share and len({c.shape for c in fresh.seen.counts}) > 1:
         raise InputError("share: needs the same groups at every step, this environment has others at some steps")
@@ -81,23 +73,15 @@ def setup(config: RunConfig, env: Episodic | None = None) -> Setup:
     return Setup(config, env, learner, fresh, rule, Streams(config.seed), _digest(env))
 
 
-def _planner(config: RunConfig) -> GroupPlanner:
-    if config.algorithm == "ela":
-        return exact_planner
-    from tailrank.learners.ella import lsvi_planner
-
-    known = list(inspect.signature(lsvi_planner).parameters)
-    for name in config.planner:
-        if name not in known:
-            near = did_you_mean(name, known)
-            raise InputError(f"planner.{name}: is no setting of the planner, which has {', '.join(known)}{near}")
-    return lsvi_planner(**config.planner)
-
-
 def iterations_for(episodes: int, config: RunConfig, env: Episodic) -> int:
     """The smallest number of iterations that play at least so many episodes."""
-    each = config.batch * (1 if config.collect == "episode" else env.horizon)
-    return math.ceil(whole(episodes, "episodes") / each)
+    each = ALGORITHMS[config.algorithm].episodes_each(config.recipe, env.horizon)
+    rounds = math.ceil(whole(episodes, "episodes") / each)
+    iterations = played = 0
+    while played < rounds:
+        played += max(config.batch, int(config.growth * played))
+        iterations += 1
+    return iterations
 
 
 def _digest(env: Episodic) -> str:

@@ -20,12 +20,11 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
 from tailrank.learners.choices import MODELS
+from tailrank.learners.ela import COLLECTS
 from tailrank.learners.output import RULES
+from tailrank.learners.registry import ALGORITHMS, LOW_RANK, Recipe
 from tailrank.oracles.discriminative import MODELS as OBSERVED
-from tailrank.schedules import PRACTICAL, Schedule
 
-ALGORITHMS = ("ela", "ella")
-COLLECTS = ("printed", "rollins", "episode")
 READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
 """How an MDP is read from a source; environments with a name have `settings` instead."""
 
@@ -35,7 +34,8 @@ class RunConfig:
     """A run. Every value is checked when it is made; None leaves the choice to the environment.
 
     environment: a name (`settings` are its own), or a file or Gymnasium id that `tailrank solve` reads.
-    stop_cvar: stop as soon as the CVaR of a plan reaches this. planner: settings of CVaR-LSVI (ella).
+    stop_cvar: stop as soon as the CVaR of a plan reaches this. growth: collections between two fits, as a share of all
+    so far. planner: settings that only this algorithm has (of CVaR-LSVI for ella).
 
     Learning from observations (`simulated`): model is one of mixture, linear, neural, table; `episodes` bounds what is
     played; rewards are learned, on a grid over reward_range (found in a pilot if left out); width copies of the
@@ -58,11 +58,12 @@ class RunConfig:
     imports: tuple[str, ...] = ()
     model: str | None = None
     rank: int | str | None = None
-    collect: str = "rollins"
+    collect: str | None = None
     share: bool | None = None
     batch: int = 1
-    alpha_scale: float = PRACTICAL.alpha_scale
-    lam_scale: float = PRACTICAL.lam_scale
+    growth: float = 0.0
+    alpha_scale: float | None = None
+    lam_scale: float | None = None
     cap: str | float = "corrected"
     log: str = "corrected"
     output: str = "best"
@@ -101,7 +102,7 @@ class RunConfig:
         for name in ("horizon", "rank", "episodes", "action_levels", "width"):
             if getattr(self, name) is not None and not (name == "rank" and self.rank == "auto"):
                 values[name] = checks.whole(getattr(self, name), name)
-        for name in ("alpha_scale", "lam_scale", "stop_cvar", "upsilon"):
+        for name in ("alpha_scale", "lam_scale", "stop_cvar", "upsilon", "growth"):
             if getattr(self, name) is not None:
                 values[name] = checks.number(getattr(self, name), name)
         if self.discount is not None:
@@ -113,7 +114,7 @@ class RunConfig:
         self._check_names()
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        Schedule(self.alpha_scale, self.lam_scale, self.cap, self.log)  # type: ignore[arg-type]
+        self.recipe.schedule  # noqa: B018 raises where its numbers are out of range
         if self.upsilon is not None and self.upsilon <= 0:
             raise InputError(f"upsilon = {self.upsilon}: must be positive")
         if self.named:
@@ -123,8 +124,6 @@ class RunConfig:
         elif self.settings and not self.simulated:
             raise InputError(f"settings: are for {', '.join(ENVIRONMENTS)}, not for {self.environment!r:.60}")
         self._check_kind()
-        if self.planner and self.algorithm != "ella":
-            raise InputError("planner: settings are for the planner of ella; ela plans exactly")
 
     def _range(self) -> tuple[float, ...]:
         if not isinstance(self.reward_range, list | tuple) or len(self.reward_range) != 2:
@@ -139,10 +138,15 @@ class RunConfig:
             if self.model in MODELS:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
-            for name in ("collect", "discount", "start", "upsilon", "index_base", "axis_order"):
+            for name in ("collect", "growth", "discount", "start", "upsilon", "index_base", "axis_order"):
                 if getattr(self, name) != DEFAULTS[name]:
                     raise InputError(f"{name}: is for finite environments, not for learning from observations")
             return
+        has = ALGORITHMS[self.algorithm].settings
+        for name in LOW_RANK:
+            if name not in has and getattr(self, name) != DEFAULTS[name]:
+                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {', '.join(has)}")
+        self._check_learner()
         for name in OBSERVING:
             value = getattr(self, name)
             if value != DEFAULTS[name] and value != {}:
@@ -152,13 +156,33 @@ class RunConfig:
         if self.rank == "auto":
             raise InputError("rank = 'auto': is for learning from observations; give a number")
 
+    def _check_learner(self) -> None:
+        """The settings that only some learners have."""
+        known = ALGORITHMS[self.algorithm].extra
+        for name in self.planner:
+            if name not in known:
+                near = checks.did_you_mean(name, known)
+                has = f"which has {', '.join(known)}" if known else "which has none of its own"
+                raise InputError(f"planner.{name}: is no setting of {self.algorithm}, {has}{near}")
+
+    @property
+    def recipe(self) -> Recipe:
+        """What it says about its learner (on finite environments)."""
+        return Recipe(
+            self.algorithm, self.tau, self.model, None if self.rank is None else int(self.rank), self.collect,
+            bool(self.share), self.batch, self.growth, self.alpha_scale, self.lam_scale, self.cap, self.log,
+            self.planner,
+        )  # fmt: skip
+
     def _check_names(self) -> None:
         allowed = {
-            "algorithm": ALGORITHMS, "collect": COLLECTS, "log": ("corrected", "printed"), "output": RULES,
+            "algorithm": tuple(ALGORITHMS), "log": ("corrected", "printed"), "output": RULES,
             "axis_order": ("auto", "state-first", "action-first"),
         }  # fmt: skip
         if self.model is not None:
             allowed["model"] = (*MODELS, *OBSERVED)
+        if self.collect is not None:
+            allowed["collect"] = COLLECTS
         if self.rewards is not None:
             allowed["rewards"] = ("learned",)
         if self.bonus is not None:
@@ -238,9 +262,9 @@ OBSERVING = (
 KEYS = tuple(f.name for f in dataclasses.fields(RunConfig))
 DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunConfig)}
 NUMBERS = (
-    "iterations", "tau", "seed", "horizon", "discount", "upsilon", "rank", "batch", "alpha_scale", "lam_scale",
-    "cap", "output_episodes", "checkpoint_every", "stop_cvar", "episodes", "reward_levels", "action_levels", "width",
-    "pilot", "evaluate_every", "evaluation_episodes",
+    "iterations", "tau", "seed", "horizon", "discount", "upsilon", "rank", "batch", "growth", "alpha_scale",
+    "lam_scale", "cap", "output_episodes", "checkpoint_every", "stop_cvar", "episodes", "reward_levels",
+    "action_levels", "width", "pilot", "evaluate_every", "evaluation_episodes",
 )  # fmt: skip
 
 

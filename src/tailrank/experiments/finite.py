@@ -5,7 +5,7 @@ The counts, the last plan and model, and the plans kept for the output rule are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from tailrank import storage
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import Setup
 from tailrank.experiments.config import RunConfig
-from tailrank.learners.ela import State
-from tailrank.lowrank import LowRankModel, StepModel
+from tailrank.learners.protocol import LearnerState
 from tailrank.planners.latent import LatentPlan
 from tailrank.training import Judge, train
 
@@ -29,7 +28,7 @@ WHY = {
 
 @dataclass
 class FiniteJob:
-    """ELA or ELLA on an `Episodic`."""
+    """A learner on an `Episodic`."""
 
     parts: Setup
     cvar: float | None = None
@@ -60,7 +59,7 @@ class FiniteJob:
 
     def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
         """Stand where the checkpoint says; finds CVaR*, which may take a while."""
-        self.state: State = self.parts.fresh
+        self.state: LearnerState = self.parts.fresh
         if arrays is not None:
             self.state = self.state.from_arrays(arrays)
             kept = {int(key.split(".")[1]) for key in arrays if key.startswith("kept.")}
@@ -86,7 +85,8 @@ class FiniteJob:
             parts.learner, parts.env, iterations=self.k + 1, seed=self.config.seed, state=self.state, judge=self.judge
         )
         state, measured = next(steps)
-        self.state = state = _contiguous(state)
+        # As a checkpoint gives it back: the layout of arrays can decide how sums are rounded.
+        self.state = state = self.parts.fresh.from_arrays(state.to_arrays())
         self.cvar = float(measured["cvar"] or 0.0)
         self.regret += self.judge.star - self.cvar
         if state.plan is not None:
@@ -119,18 +119,10 @@ class FiniteJob:
             "steps": state.steps, "cvar": law.cvar(config.tau), "cvar_star": judge.star, "regret": self.regret,
             "returned": where, "why": why,
         }  # fmt: skip
-        names = {"states": judge.truth.labels, "actions": judge.truth.action_labels}
+        names = {"states": judge.labels, "actions": judge.env.truth.action_labels}
         source = {"source": parts.env.name, "seed": config.seed, "config": config.checksum}
         if self.best is not None:
             best = {"tau": config.tau, "cvar": self.best[0], "returned": "the iterate with the best exact CVaR"}
             storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names)
         storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names)
         return about
-
-
-def _contiguous(state: State) -> State:
-    """The state as a checkpoint gives it back: the layout of arrays can decide how sums are rounded."""
-    if state.model is None:
-        return state
-    steps = (StepModel(np.ascontiguousarray(s.phi), np.ascontiguousarray(s.psi)) for s in state.model.steps)
-    return replace(state, model=LowRankModel(tuple(steps), state.model.group))

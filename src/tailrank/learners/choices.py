@@ -12,7 +12,7 @@ from tailrank.oracles.block import BlockEM
 from tailrank.oracles.finite_class import FiniteClass
 from tailrank.oracles.fit import MleOracle
 from tailrank.oracles.latent_em import LatentEM
-from tailrank.oracles.tabular import TabularCounts
+from tailrank.oracles.tabular import EmpiricalCounts, TabularCounts
 from tailrank.protocols import Episodic
 
 MODELS = ("class", "counts", "em", "block")
@@ -43,9 +43,26 @@ class ModelChoice:
         """Whether states are seen through the environment's known groups."""
         return self.name == "class"
 
+    @property
+    def sparse(self) -> bool:
+        """Tables of counts."""
+        return False
+
     def make(self, env: Episodic) -> list[MleOracle]:
         """The H - 1 oracles."""
         return _make(self, env)
+
+
+@dataclass(frozen=True)
+class SingleStates:
+    """Relative frequencies of single states, however many: what tabular methods learn."""
+
+    decoder: bool = False
+    sparse: bool = True
+
+    def make(self, env: Episodic) -> list[MleOracle]:
+        """The H - 1 oracles."""
+        return [EmpiricalCounts()] * (env.horizon - 1)
 
 
 @lru_cache(maxsize=8)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank.bellman import action_type
-from tailrank.learners.ela import GroupPlanner
-from tailrank.lowrank import LowRankModel
 from tailrank.planners.cvar_lsvi import CvarLsvi, GroupModel
 from tailrank.planners.latent import LatentPlan
-from tailrank.protocols import Episodic
+from tailrank.planners.optimistic import Planner
+from tailrank.problem import Problem
 
 
 def lsvi_planner(
@@ -23,18 +22,16 @@ def lsvi_planner(
     beta: float = 0.1,
     variant: str = "factored",
     clip: str = "corrected",
-) -> GroupPlanner:
+) -> Planner:
     """CVaR-LSVI as ELA's planner: T1 `iterations`, T2 `evaluations`, beta on the scale where a step pays at most 1."""
 
-    def plan(
-        model: LowRankModel, env: Episodic, law_of: tuple[np.ndarray, ...], bonus: list[np.ndarray],
-        tau: float, start: int, rng: np.random.Generator,
-    ) -> LatentPlan:  # fmt: skip
-        top, C = env.rewards.top, env.rewards.n_budgets
-        simulated = GroupModel(model, law_of, env.rewards.laws, [b * top for b in bonus], start)
+    def plan(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+        model, rewards = problem.model, problem.rewards
+        top, C = rewards.top, rewards.n_budgets
+        simulated = GroupModel(model, problem.law_of, rewards.laws, [b * top for b in bonus], problem.start)
         algorithm = CvarLsvi(iterations, evaluations, beta * top, variant=variant, clip=clip)
-        found = algorithm.plan(simulated, tau=tau, rng=rng)
-        kind = action_type(env.n_actions)
+        found = algorithm.plan(simulated, tau=problem.tau, rng=rng)
+        kind = action_type(problem.n_actions)
         actions = []
         for h in range(model.horizon):
             G = model.groups(h)

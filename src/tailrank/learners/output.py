@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
-from tailrank.learners.ela import ELA, State
+from tailrank.learners.protocol import Learner, LearnerState
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
 from tailrank.risk import cvar, dkw_bounds
@@ -42,7 +42,7 @@ class OutputRule:
         return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
 
     def choose(
-        self, learner: ELA, env: Episodic, state: State, kept: dict[int, LatentPlan], streams: Streams
+        self, learner: Learner, env: Episodic, state: LearnerState, kept: dict[int, LatentPlan], streams: Streams
     ) -> tuple[LatentPlan, str]:
         """The plan to return, and where it comes from."""
         if self.name == "uniform":
@@ -57,7 +57,7 @@ class OutputRule:
             play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
             for i, (_, plan) in enumerate(candidates)
         ]
-        best = int(np.argmax([cvar(returns, learner.tau) for returns in played]))
+        best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
         lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), return_range(env))
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return candidates[best][1], f"{candidates[best][0]}, {bound}"

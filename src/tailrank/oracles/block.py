@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.checks import InputError, number, whole
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 from tailrank.oracles.em_kernels import settle, sweep
-from tailrank.oracles.fit import Fit, SparseCounts, check_warm, log_likelihood, parameters_log, sparse
+from tailrank.oracles.fit import Fit, check_warm, log_likelihood, parameters_log, sparse
 
 LEAST_GAIN = 1e-12
 """Nats a transition that a move must gain, so that rounding cannot move a group to and fro."""

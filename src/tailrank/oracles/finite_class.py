@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
-from tailrank.oracles.fit import Fit, SparseCounts, sparse
+from tailrank.oracles.fit import Fit, sparse
 
 
 class FiniteClass:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 
 CHUNK = 1 << 20
@@ -21,61 +22,13 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class SparseCounts:
-    """Transitions seen, each cell once and in order: pair [m] (g A + a), after [m] (g'), count [m] > 0."""
-
-    pair: np.ndarray
-    after: np.ndarray
-    count: np.ndarray
-    shape: tuple[int, int, int]
-
-    @classmethod
-    def of(
-        cls, states: np.ndarray, actions: np.ndarray, next_states: np.ndarray, shape: tuple[int, int, int]
-    ) -> SparseCounts:
-        """Counts of raw transitions: states, actions, next_states [n]."""
-        columns = [np.asarray(column) for column in (states, actions, next_states)]
-        for column, size, name in zip(columns, shape, ("states", "actions", "next_states"), strict=True):
-            if column.shape != columns[0].shape or column.ndim != 1:
-                raise InputError(f"{name}: must have shape {columns[0].shape[:1]} like states, found {column.shape}")
-            if column.size and not np.issubdtype(column.dtype, np.integer):
-                raise InputError(f"{name}: must be whole numbers, found {column.dtype}")
-            bad = np.flatnonzero((column < 0) | (column >= size))
-            if bad.size:
-                raise InputError(f"{name}[{bad[0]}] = {column[bad[0]]}: must lie in 0..{size - 1}")
-        cell = (columns[0].astype(np.int64) * shape[1] + columns[1]) * shape[2] + columns[2]
-        cells, count = np.unique(cell, return_counts=True)
-        return cls(cells // shape[2], cells % shape[2], count.astype(np.float64), shape)
-
-    @classmethod
-    def from_dense(cls, counts: np.ndarray) -> SparseCounts:
-        """Counts of a table [G, A, G']."""
-        table = np.asarray(counts, dtype=np.float64)
-        if table.ndim != 3 or 0 in table.shape:
-            raise InputError(f"counts: must be a table [G, A, G'] with no empty axis, found shape {table.shape}")
-        bad = np.argwhere(~(table >= 0.0) | ~np.isfinite(table))
-        if bad.size:
-            place = ", ".join(str(i) for i in bad[0])
-            raise InputError(f"counts[{place}] = {table[tuple(bad[0])]}: must be finite and not negative")
-        cells = np.flatnonzero(table)
-        after = table.shape[2]
-        return cls(cells // after, cells % after, table.ravel()[cells], (table.shape[0], table.shape[1], after))
-
-    @property
-    def total(self) -> float:
-        """Number of transitions, n."""
-        return float(self.count.sum())
-
-    def place(self, i: int) -> tuple[int, int, int]:
-        """(g, a, g') of entry i."""
-        return int(self.pair[i]) // self.shape[1], int(self.pair[i]) % self.shape[1], int(self.after[i])
-
-
-@dataclass(frozen=True)
 class Fit:
-    """A fitted step, its log-likelihood, the log-likelihood after each pass, and whether the search ended by itself."""
+    """A fitted step, its log-likelihood, the log-likelihood after each pass, and whether the search ended by itself.
 
-    step: StepModel
+    step: a `StepModel`, or an `EmpiricalStep` where the oracle makes no table.
+    """
+
+    step: Any
     log_likelihood: float
     trace: np.ndarray
     converged: bool
@@ -84,7 +37,7 @@ class Fit:
 class MleOracle(Protocol):
     """Fits one step of a model to counts."""
 
-    def fit(self, counts: np.ndarray | SparseCounts, *, rng: np.random.Generator, warm: StepModel | None = None) -> Fit:
+    def fit(self, counts: np.ndarray | SparseCounts, *, rng: np.random.Generator, warm: Any = None) -> Fit:
         """The most likely step of the class (or the best that was found), given counts [G, A, G']."""
         ...
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrank.checks import InputError, number, whole
+from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 from tailrank.oracles.em_kernels import em_pass, settle
-from tailrank.oracles.fit import Fit, SparseCounts, check_warm, parameters_log, sparse
+from tailrank.oracles.fit import Fit, check_warm, parameters_log, sparse
 
 LONGEST = 4.0
 """How far the first extrapolation may go, and the factor by which the limit then grows or shrinks."""

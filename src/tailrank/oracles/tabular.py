@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.checks import InputError, number
-from tailrank.lowrank import StepModel
-from tailrank.oracles.fit import Fit, SparseCounts, parameters_log, sparse
+from tailrank.data import SparseCounts
+from tailrank.lowrank import EmpiricalStep, StepModel
+from tailrank.oracles.fit import Fit, parameters_log, sparse
 
 
 @dataclass(frozen=True)
@@ -50,4 +51,24 @@ class TabularCounts:
         laws[~seen] = 1.0 / after
         value = float(data.count @ np.log(laws[data.pair, data.after]))
         step = StepModel(np.eye(pairs).reshape(groups, actions, pairs), laws)
+        return Fit(step, value, np.array([value]), True)
+
+
+@dataclass(frozen=True)
+class EmpiricalCounts:
+    """The same empirical laws as rows that were met instead of tables: as many states as memory holds pairs."""
+
+    def dimension(self, shape: tuple[int, int, int]) -> int:
+        """d = G A."""
+        return shape[0] * shape[1]
+
+    def log_class_size(self, n: float, shape: tuple[int, int, int]) -> float:
+        """G A (G' - 1) log n, an effective number."""
+        return TabularCounts().log_class_size(n, shape)
+
+    def fit(self, counts: np.ndarray | SparseCounts, *, rng: np.random.Generator, warm: object = None) -> Fit:
+        """The relative frequencies. Neither chance nor a warm start plays a part."""
+        data = counts if isinstance(counts, SparseCounts) else sparse(counts)
+        step = EmpiricalStep.of(data)
+        value = float(data.count @ np.log(step.prob))
         return Fit(step, value, np.array([value]), True)

@@ -1,0 +1,32 @@
+"""CVaR-UCBVI (Wang, Kallus and Sun 2023): optimistic value iteration on counts in the budget-augmented MDP.
+
+One episode of the last plan is played, its transitions are counted for single states, and the plan is that of the
+empirical model with a bonus for what was seldom seen:
+
+    Hoeffding   c R sqrt(L / N)
+    Bernstein   c (sqrt(2 L Var W / N) + sqrt(2 L E(W^ - W)^2 / N) + R L / N)      (`planners.optimistic`)
+
+N counts visits of (state, action) at the step, L = log(S A H k / delta), c is `alpha_scale` (1 in the paper).
+
+As in the paper: rewards are known, values are clipped to what is possible, the budget's own dynamics need no
+exploration, the best budget is chosen anew for every episode, rewards lie on a grid, pairs never tried promise the
+most. Departures: k, the episodes so
+far, stands for their final number K in L (so the algorithm need not know it); R is the most that the known rewards
+allow after the step (the paper scales returns to [0, 1]), which makes the bonus smaller where rewards come early.
+"""
+
+from __future__ import annotations
+
+from tailrank.bonus import hoeffding, per_visit
+from tailrank.learners.choices import SingleStates
+from tailrank.learners.ela import ELA
+from tailrank.planners.optimistic import bernstein_planner, plan_clipped
+from tailrank.schedules import Schedule
+
+
+def cvar_ucbvi(tau: float, *, scale: float = 1.0, bernstein: bool = False, batch: int = 1, growth: float = 0.0) -> ELA:
+    """The learner; `scale` is c."""
+    return ELA(
+        tau, SingleStates(), Schedule(alpha_scale=scale), bernstein_planner(scale) if bernstein else plan_clipped,
+        collect="plan", bonus=per_visit if bernstein else hoeffding, batch=batch, growth=growth,
+    )  # fmt: skip

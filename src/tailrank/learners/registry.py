@@ -1,0 +1,132 @@
+"""The learners by name: each is ELA's skeleton with other parts, or has the same `init` and `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrank.learners.choices import ModelChoice
+from tailrank.learners.ela import ELA
+from tailrank.learners.protocol import Learner
+from tailrank.protocols import Episodic
+from tailrank.schedules import PRACTICAL, Schedule
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run says about its learner; None leaves the choice to the learner."""
+
+    algorithm: str
+    tau: float
+    model: str | None = None
+    rank: int | None = None
+    collect: str | None = None
+    share: bool = False
+    batch: int = 1
+    growth: float = 0.0
+    alpha_scale: float | None = None
+    lam_scale: float | None = None
+    cap: str | float = "corrected"
+    log: str = "corrected"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of ELA's bonus."""
+        lam = PRACTICAL.lam_scale if self.lam_scale is None else self.lam_scale
+        return Schedule(self.scale(PRACTICAL.alpha_scale), lam, self.cap, self.log)  # type: ignore[arg-type]
+
+    def choice(self, env: Episodic) -> ModelChoice:
+        """The class of models."""
+        return ModelChoice(self.model or ("class" if env.candidates else "counts"), self.rank)
+
+    def scale(self, default: float) -> float:
+        """The bonus scale of a rival."""
+        return default if self.alpha_scale is None else self.alpha_scale
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A learner's name in words, how it is made, which settings of a run it has, and its own (`extra`)."""
+
+    summary: str
+    make: Callable[[Recipe, Episodic], Learner]
+    settings: tuple[str, ...] = ("batch", "growth", "alpha_scale")
+    extra: tuple[str, ...] = ()
+    episodes_each: Callable[[Recipe, int], int] = lambda recipe, horizon: 1
+    """Episodes of a collection."""
+
+
+LOW_RANK = ("model", "rank", "collect", "share", "batch", "growth", "alpha_scale", "lam_scale", "cap", "log")
+
+
+def _low_rank(recipe: Recipe, env: Episodic, **more: Any) -> ELA:
+    """ELA with the settings of the recipe; `more` are its other parts."""
+    given: dict[str, Any] = {
+        "collect": recipe.collect or "rollins", "share": recipe.share, "batch": recipe.batch, "growth": recipe.growth,
+    }  # fmt: skip
+    return ELA(recipe.tau, recipe.choice(env), recipe.schedule, **(given | more))
+
+
+def _ella(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.ella import lsvi_planner
+
+    return _low_rank(recipe, env, planner=lsvi_planner(**recipe.extra))
+
+
+def _greedy(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.bonus import none
+
+    return _low_rank(recipe, env, bonus=none)
+
+
+def _uniform(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.bonus import none
+
+    return _low_rank(recipe, env, bonus=none, collect="uniform")
+
+
+def _ucbvi(recipe: Recipe, env: Episodic, bernstein: bool = False) -> Learner:
+    from tailrank.learners.cvar_ucbvi import cvar_ucbvi
+
+    return cvar_ucbvi(
+        recipe.tau, scale=recipe.scale(1.0), bernstein=bernstein, batch=recipe.batch, growth=recipe.growth
+    )
+
+
+def _bastani(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.bastani import bastani
+
+    return bastani(recipe.tau, scale=recipe.scale(1.0), batch=recipe.batch, growth=recipe.growth)
+
+
+def _collections(recipe: Recipe, horizon: int) -> int:
+    return 1 if recipe.collect in ("episode", "plan", "uniform") else horizon
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "ela": Algorithm("ELA (Algorithm 1)", _low_rank, LOW_RANK, episodes_each=_collections),
+    "ella": Algorithm(
+        "ELLA (Algorithm 3): ELA that plans by CVaR-LSVI", _ella, LOW_RANK,
+        ("iterations", "evaluations", "beta", "variant", "clip"), _collections,
+    ),
+    "rep-ucb": Algorithm(
+        "Rep-UCB (Uehara et al. 2022): ELA for the mean", lambda r, env: _low_rank(r, env, aim=1.0), LOW_RANK,
+        episodes_each=_collections,
+    ),
+    "greedy": Algorithm("ELA without bonus", _greedy, LOW_RANK, episodes_each=_collections),
+    "uniform": Algorithm(
+        "uniform actions, then ELA's plan without bonus", _uniform, tuple(s for s in LOW_RANK if s != "collect")
+    ),
+    "cvar-ucbvi": Algorithm("CVaR-UCBVI (Wang et al. 2023), Hoeffding bonus", _ucbvi),
+    "cvar-ucbvi-bernstein": Algorithm(
+        "CVaR-UCBVI (Wang et al. 2023), Bernstein bonus", lambda r, env: _ucbvi(r, env, bernstein=True)
+    ),
+    "bastani": Algorithm("the optimistic learner of Bastani et al. (2022)", _bastani),
+}  # fmt: skip
+
+
+def make_learner(recipe: Recipe, env: Episodic) -> Learner:
+    """The learner of a recipe."""
+    return ALGORITHMS[recipe.algorithm].make(recipe, env)
