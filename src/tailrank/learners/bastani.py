@@ -23,7 +23,7 @@ from tailrank.learners.choices import SingleStates
 from tailrank.learners.ela import ELA
 from tailrank.lowrank import EmpiricalStep
 from tailrank.planners.latent import LatentPlan
-from tailrank.planners.optimistic import after_rewards, backward, expectation, plan_clipped
+from tailrank.planners.optimistic import Rows, plan_clipped, plan_rows
 from tailrank.problem import Problem
 from tailrank.schedules import Schedule
 
@@ -44,23 +44,15 @@ def bastani(tau: float, *, scale: float = 1.0, batch: int = 1, growth: float = 0
 
 def plan_shifted(problem: Problem, eps: list[np.ndarray]) -> LatentPlan:
     """The plan where every probability is lowered by eps [G, A] of its pair, and s_inf gets the rest."""
-    left, budgets = problem.left, np.arange(problem.rewards.n_budgets, dtype=np.float64)
-    shifted = [lowered(step, eps[h]) for h, step in enumerate(problem.model.steps)]
-
-    def q_of(h: int, values: np.ndarray) -> np.ndarray:
-        if h == problem.horizon - 1:
-            return after_rewards(problem, h, expectation(problem, h, values))
-        step, lost = shifted[h]
-        at_best = np.maximum(budgets - left[h + 1], 0.0)
-        mean = np.where(lost[:, None] < 1.0, step.expect(values), 0.0) + lost[:, None] * at_best
-        return after_rewards(problem, h, mean)
-
-    return backward(problem, q_of)
+    budgets, left, H = np.arange(problem.rewards.n_budgets, dtype=np.float64), problem.left, problem.horizon
+    rows = [lowered(problem.model.steps[h], eps[h]) for h in range(H - 1)]
+    at_best = [np.maximum(budgets - left[h + 1], 0.0) for h in range(H)]
+    return plan_rows(problem, [*rows, Rows.of(problem, H - 1)], lambda h, table: at_best[h], problem.no_bonus)
 
 
-def lowered(step: EmpiricalStep, eps: np.ndarray) -> tuple[EmpiricalStep, np.ndarray]:
-    """The step with lowered probabilities, and the mass [G A] that each pair lost (1 where it was never tried)."""
+def lowered(step: EmpiricalStep, eps: np.ndarray) -> Rows:
+    """The step with lowered probabilities; its `rest` is what each pair lost (1 where it was never tried)."""
     pair = step.pair
     prob = np.maximum(step.prob - eps.ravel()[pair], 0.0)
     kept = np.bincount(pair, weights=prob, minlength=eps.size)
-    return EmpiricalStep(step.first, step.after, prob, step.shape), np.where(kept > 0.0, 1.0 - kept, 1.0)
+    return Rows(step.first, step.after, prob, 1.0 - kept)

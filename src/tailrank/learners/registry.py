@@ -58,15 +58,22 @@ class Algorithm:
     """Episodes of a collection."""
 
 
+LINEAR = ("batch", "alpha_scale", "lam_scale")
 LOW_RANK = ("model", "rank", "collect", "share", "batch", "growth", "alpha_scale", "lam_scale", "cap", "log")
 
 
-def _low_rank(recipe: Recipe, env: Episodic, **more: Any) -> ELA:
-    """ELA with the settings of the recipe; `more` are its other parts."""
+def _low_rank(recipe: Recipe, env: Episodic, make: Callable[..., ELA] = ELA, **more: Any) -> ELA:
+    """ELA (or what `make` makes of its parts) with the settings of the recipe; `more` are its other parts."""
     given: dict[str, Any] = {
         "collect": recipe.collect or "rollins", "share": recipe.share, "batch": recipe.batch, "growth": recipe.growth,
     }  # fmt: skip
-    return ELA(recipe.tau, recipe.choice(env), recipe.schedule, **(given | more))
+    return make(recipe.tau, recipe.choice(env), recipe.schedule, **(given | more))
+
+
+def _bernstein(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.bernstein import ela_bernstein
+
+    return _low_rank(recipe, env, ela_bernstein)
 
 
 def _ella(recipe: Recipe, env: Episodic) -> Learner:
@@ -101,6 +108,30 @@ def _bastani(recipe: Recipe, env: Episodic) -> Learner:
     return bastani(recipe.tau, scale=recipe.scale(1.0), batch=recipe.batch, growth=recipe.growth)
 
 
+def _lsvi(recipe: Recipe, env: Episodic, mean: bool = False) -> Learner:
+    from tailrank.learners.lsvi_ucb import cvar_lsvi_ucb, lsvi_ucb
+
+    return (lsvi_ucb if mean else cvar_lsvi_ucb)(recipe.tau, **_linear(recipe))
+
+
+def _icvar_rm(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.icvar import icvar_rm
+
+    return icvar_rm(recipe.tau, scale=recipe.scale(1.0), share=recipe.share, batch=recipe.batch, growth=recipe.growth)
+
+
+def _icvar_linear(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.icvar import icvar_linear
+
+    return icvar_linear(recipe.tau, **_linear(recipe))
+
+
+def _linear(recipe: Recipe) -> dict[str, Any]:
+    """Settings of the learners on known features."""
+    lam = 1.0 if recipe.lam_scale is None else recipe.lam_scale
+    return {"scale": recipe.scale(0.01), "lam": lam, "batch": recipe.batch} | recipe.extra
+
+
 def _collections(recipe: Recipe, horizon: int) -> int:
     return 1 if recipe.collect in ("episode", "plan", "uniform") else horizon
 
@@ -110,6 +141,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "ella": Algorithm(
         "ELLA (Algorithm 3): ELA that plans by CVaR-LSVI", _ella, LOW_RANK,
         ("iterations", "evaluations", "beta", "variant", "clip"), _collections,
+    ),
+    "ela-bernstein": Algorithm(
+        "ELA with a Bernstein-type bonus", _bernstein, tuple(s for s in LOW_RANK if s != "cap"), (), _collections
     ),
     "rep-ucb": Algorithm(
         "Rep-UCB (Uehara et al. 2022): ELA for the mean", lambda r, env: _low_rank(r, env, aim=1.0), LOW_RANK,
@@ -122,6 +156,18 @@ ALGORITHMS: dict[str, Algorithm] = {
     "cvar-ucbvi": Algorithm("CVaR-UCBVI (Wang et al. 2023), Hoeffding bonus", _ucbvi),
     "cvar-ucbvi-bernstein": Algorithm(
         "CVaR-UCBVI (Wang et al. 2023), Bernstein bonus", lambda r, env: _ucbvi(r, env, bernstein=True)
+    ),
+    "lsvi-ucb": Algorithm(
+        "LSVI-UCB (Jin et al. 2020): known features, for the mean", lambda r, env: _lsvi(r, env, mean=True), LINEAR,
+        ("switch",),
+    ),
+    "cvar-lsvi-ucb": Algorithm("LSVI-UCB for the tail: CVaR-LSVI online, known features", _lsvi, LINEAR, ("switch",)),
+    "icvar-rm": Algorithm(
+        "ICVaR-RM (Du et al. 2022): tabular, nested CVaR", _icvar_rm, ("share", "batch", "growth", "alpha_scale")
+    ),
+    "icvar-linear": Algorithm(
+        "ICVaR-L (Chen et al. 2023) in linear MDPs: known features, nested CVaR", _icvar_linear, LINEAR,
+        ("switch", "points"),
     ),
     "bastani": Algorithm("the optimistic learner of Bastani et al. (2022)", _bastani),
 }  # fmt: skip

@@ -12,24 +12,73 @@ Models are tables or rows (`StepModel`, `EmpiricalStep`): all that is asked of t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from tailrank.bellman import action_type
+from tailrank.lowrank import EmpiricalStep
 from tailrank.planners.latent import LatentPlan
 from tailrank.problem import Problem
 
 Planner = Callable[[Problem, list[np.ndarray], np.random.Generator], LatentPlan]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The laws of the pairs of one step as rows over columns: groups, or the latents of a low-rank step.
+
+    Pair k owns rows first[k]:first[k + 1] of column [n] and prob [n]. rest [G A]: weight of the mean over the columns.
+    """
+
+    first: np.ndarray
+    column: np.ndarray
+    prob: np.ndarray
+    rest: np.ndarray
+    psi: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, h: int) -> Rows:
+        """Those of step h; after the last one there is one column."""
+        pairs = problem.law_of[h].size
+        if h == problem.horizon - 1:
+            return cls(np.arange(pairs + 1), np.zeros(pairs, dtype=np.int64), np.ones(pairs), np.zeros(pairs))
+        step = problem.model.steps[h]
+        if isinstance(step, EmpiricalStep):
+            return cls(step.first, step.after, step.prob, (step.first[1:] == step.first[:-1]).astype(np.float64))
+        d = step.psi.shape[0]
+        return cls(
+            np.arange(pairs + 1) * d, np.tile(np.arange(d), pairs), step.phi.ravel(), np.zeros(pairs), step.psi
+        )  # fmt: skip
+
+    def columns(self, table: np.ndarray) -> np.ndarray:
+        """A table over next groups [.., G', C] as one over columns [.., n, C]."""
+        return np.ascontiguousarray(table if self.psi is None else self.psi @ table)
+
+
 def plan_clipped(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
     """The plan with bonuses [G, A] of every step (on the scale where a step pays at most 1)."""
-    top = problem.rewards.top
+    rows = [Rows.of(problem, h) for h in range(problem.horizon)]
+    return plan_rows(problem, rows, lambda h, table: table.mean(axis=0), [problem.rewards.top * b for b in bonus])
 
-    def q_of(h: int, values: np.ndarray) -> np.ndarray:
-        return after_rewards(problem, h, expectation(problem, h, values)) - top * bonus[h].reshape(-1, 1)
 
-    return backward(problem, q_of)
+def plan_rows(
+    problem: Problem, rows: list[Rows], rest_row: Callable[[int, np.ndarray], np.ndarray], bonus: list[np.ndarray]
+) -> LatentPlan:
+    """The plan for laws given as rows; what a law lacks is worth rest_row(h, V_{h+1}) [C]. bonus in units."""
+    from tailrank.planners.optimistic_kernels import rows_backup
+
+    values, actions = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :], []
+    for h in reversed(range(problem.horizon)):
+        own, (G, A) = rows[h], problem.law_of[h].shape
+        now, chosen = np.empty((G, values.shape[1])), np.empty((G, values.shape[1]), dtype=action_type(A))
+        rows_backup(
+            own.first, own.column, own.prob, own.rest, rest_row(h, values), own.columns(values), problem.law_of[h],
+            problem.rewards.laws, bonus[h], now, chosen,
+        )  # fmt: skip
+        values = now
+        actions.append(chosen)
+    return best_start(problem, actions, values)
 
 
 def backward(problem: Problem, q_of: Callable[[int, np.ndarray], np.ndarray]) -> LatentPlan:
@@ -46,21 +95,12 @@ def backward(problem: Problem, q_of: Callable[[int, np.ndarray], np.ndarray]) ->
 def lowest(problem: Problem, h: int, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first action with the lowest Q [G A, C], [G, C], and its value, [G, C]."""
     table = q.reshape(*problem.law_of[h].shape, -1)
-    chosen = table.argmin(axis=1)
-    return chosen.astype(action_type(table.shape[1])), taken(table, chosen)
-
-
-def taken(table: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The values [G, C] of the chosen actions [G, C] in a table [G, A, C]."""
-    return np.take_along_axis(table, chosen[:, None, :].astype(np.int64), axis=1)[:, 0]
+    return table.argmin(axis=1).astype(action_type(table.shape[1])), table.min(axis=1)
 
 
 def best_start(problem: Problem, actions: list[np.ndarray], values: np.ndarray) -> LatentPlan:
     """The plan with these actions (last step first) and the budget that promises most."""
-    curve = values[problem.start]
-    objective = np.arange(curve.size) - curve / problem.tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * curve.size))
-    return LatentPlan(tuple(reversed(actions)), best, float(objective[best]), curve)
+    return LatentPlan(tuple(reversed(actions)), 0, 0.0, values[problem.start]).at(problem.tau)
 
 
 def expectation(problem: Problem, h: int, table: np.ndarray) -> np.ndarray:
@@ -98,34 +138,27 @@ def bernstein_planner(scale: float) -> Planner:
     """
 
     def plan(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-        budgets = np.arange(problem.rewards.n_budgets, dtype=np.float64)
-        low = high = budgets[None, :]
-        actions = []
+        from tailrank.planners.optimistic_kernels import bernstein_backup
+
+        low = high = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :]
+        actions, left = [], problem.left
         for h in reversed(range(problem.horizon)):
-            x = bonus[h].reshape(-1, 1)
-            mean, worst, spread = _moments(problem, h, low, high, x)
-            paid = scale * (spread + x * problem.left[h + 1])
-            chosen, value = lowest(problem, h, mean - paid)
+            own, (G, A) = Rows.of(problem, h), problem.law_of[h].shape
+            tables = _moments(problem, low, high)
+            now = [np.empty((G, low.shape[1])) for _ in range(2)]
+            chosen = np.empty(now[0].shape, dtype=action_type(A))
+            bernstein_backup(
+                own.first, own.column, own.prob, own.rest, tables.mean(axis=2), own.columns(tables),
+                problem.law_of[h], bonus[h], scale, float(left[h + 1]), *now, chosen,
+            )  # fmt: skip
+            low, high = now
             actions.append(chosen)
-            low = np.clip(value, 0.0, budgets)
-            high = np.clip(taken((worst + paid).reshape(*bonus[h].shape, -1), chosen), 0.0, budgets)
         return best_start(problem, actions, low)
 
     return plan
 
 
-def _moments(
-    problem: Problem, h: int, low: np.ndarray, high: np.ndarray, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E W, E W^ and sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) of every pair, [G A, C] each."""
-    law_of = problem.law_of[h].ravel()
-    mean, worst, spread = (np.zeros((law_of.size, low.shape[1])) for _ in range(3))
-    for law in np.unique(law_of):
-        pairs = law_of == law
-        w, up = (after_reward(values, problem.rewards.laws[law]) for values in (low, high))
-        mean[pairs], worst[pairs] = (expectation(problem, h, table)[pairs] for table in (w, up))
-        if x[pairs].any():
-            variance = np.maximum(expectation(problem, h, w * w)[pairs] - mean[pairs] ** 2, 0.0)
-            doubt = expectation(problem, h, (up - w) ** 2)[pairs]
-            spread[pairs] = np.sqrt(2.0 * x[pairs]) * (np.sqrt(variance) + np.sqrt(doubt))
-    return mean, worst, spread
+def _moments(problem: Problem, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """W, W^2, W^ and (W^ - W)^2 for every reward law, [4, L, G', C]."""
+    w, up = (np.stack([after_reward(values, law) for law in problem.rewards.laws]) for values in (low, high))
+    return np.stack([w, w * w, up, (up - w) ** 2])
