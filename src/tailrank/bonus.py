@@ -8,18 +8,20 @@ Elliptical (Algorithm 1, lines 12-13):
 The last two steps carry no bonus: nothing after the last transition is learned, and the one-step-back
 lemma pays for a step with the bonus of the step before it.
 
-By visits (tabular rivals), N = visits or 1, L = log(S A H k / delta): the Hoeffding bonus c R sqrt(L / N), where R is
-the most that can be earned after the step; and L / N, from which planners with a Bernstein bonus make theirs.
+By visits (tabular rivals), x = c^2 L / N with N visits and L = log(S A H k / delta): the Hoeffding bonus R sqrt(x),
+where R is the most that can be earned after the step; planners with a Bernstein bonus make theirs from x. A pair that
+was never tried has x = 1 at least, which promises the most.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from tailrank.lowrank import LowRankModel
+from tailrank.lowrank import EmpiricalStep, Model
 from tailrank.problem import Problem
 from tailrank.schedules import Schedule
 
@@ -42,26 +44,21 @@ def none(problem: Problem, schedule: Schedule) -> list[np.ndarray]:
 
 
 def hoeffding(problem: Problem, schedule: Schedule) -> list[np.ndarray]:
-    """c R sqrt(L / N), and R where N = 0; R in largest rewards."""
+    """R sqrt(x), R in largest rewards."""
     left = problem.left / problem.rewards.top
-    widths = per_visit(problem, schedule)
-    paid = [schedule.alpha_scale * left[h + 1] * np.sqrt(width) for h, width in enumerate(widths)]
-    for h, visits in enumerate(problem.visits):
-        paid[h][visits == 0] = left[h + 1]
-    return paid
+    return [left[h + 1] * np.sqrt(x) for h, x in enumerate(per_visit(problem, schedule))]
 
 
 def per_visit(problem: Problem, schedule: Schedule) -> list[np.ndarray]:
-    """L / N, for N = 0 at least 1 / c; zero at the last step, whose transition does not matter."""
+    """x of every pair; zero at the last step, whose transition does not matter. c is `alpha_scale`."""
     G, H = problem.model.groups(0), problem.horizon
-    confidence = schedule.confidence(problem.rounds, H, math.log(G * problem.n_actions))
-    never = max(confidence, 1.0 / schedule.alpha_scale)
-    widths = [np.where(n > 0.0, confidence / np.maximum(n, 1.0), never) for n in problem.visits]
+    most = schedule.alpha_scale**2 * schedule.confidence(problem.rounds, H, math.log(G * problem.n_actions))
+    widths = [np.where(n > 0.0, most / np.maximum(n, 1.0), max(most, 1.0)) for n in problem.visits]
     return [*widths, np.zeros(problem.law_of[-1].shape)]
 
 
 def elliptical_bonus(
-    model: LowRankModel, visits: tuple[np.ndarray, ...], n_actions: int, alpha: float, lam: float, cap: float
+    model: Model[Any], visits: tuple[np.ndarray, ...], n_actions: int, alpha: float, lam: float, cap: float
 ) -> list[np.ndarray]:
     """min(alpha ||phi||, cap)."""
     norms = elliptical_norms(model, visits, lam)
@@ -69,14 +66,14 @@ def elliptical_bonus(
     return paid + [np.zeros((model.groups(h), n_actions)) for h in range(len(paid), model.horizon)]
 
 
-def elliptical_norms(model: LowRankModel, visits: tuple[np.ndarray, ...], lam: float) -> list[np.ndarray]:
+def elliptical_norms(model: Model[Any], visits: tuple[np.ndarray, ...], lam: float) -> list[np.ndarray]:
     """||phi_h||_{Sigma_h^{-1}} of every pair, [H - 1] of [G, A]."""
     result = []
     for step, seen in zip(model.steps, visits, strict=True):
-        rows = step.phi.reshape(-1, step.phi.shape[-1])
-        if _one_hot(rows):  # every pair its own feature: the covariance is diagonal
-            result.append(1.0 / np.sqrt(seen + lam))
+        if isinstance(step, EmpiricalStep) or _one_hot(step.phi.reshape(-1, step.phi.shape[-1])):
+            result.append(1.0 / np.sqrt(seen + lam))  # every pair its own feature: the covariance is diagonal
             continue
+        rows = step.phi.reshape(-1, step.phi.shape[-1])
         sigma = (rows * seen.reshape(-1, 1)).T @ rows + lam * np.eye(rows.shape[1])
         half = np.linalg.solve(np.linalg.cholesky(sigma), rows.T)
         result.append(np.sqrt((half**2).sum(axis=0)).reshape(step.phi.shape[:2]))

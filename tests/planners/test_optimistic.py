@@ -10,7 +10,7 @@ from tailrank.envs import make_episodic
 from tailrank.learners.bastani import lowered, plan_shifted
 from tailrank.lowrank import EmpiricalStep, Model, StepModel
 from tailrank.planners.latent import plan_latent
-from tailrank.planners.optimistic import after_rewards, backward, bernstein_planner, expectation, plan_clipped
+from tailrank.planners.optimistic import after_rewards, backward, expectation, plan_bernstein, plan_clipped
 from tailrank.problem import Problem
 
 RNG = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_without_bonus_it_is_the_latent_plan(seed):
     env = make_episodic("random-lowrank", horizon=4, n_states=9, seed=seed)
     problem = problem_of(env, env.model.steps, tau=0.2)
     exact = plan_latent(env.model, env.rewards, env.reward_of, problem.no_bonus, 0.2, 0)
-    for planner in (plan_clipped, bernstein_planner(1.0)):
+    for planner in (plan_clipped, plan_bernstein):
         found = planner(problem, problem.no_bonus, RNG)
         np.testing.assert_allclose(found.curve, exact.curve, atol=1e-10)
         assert (found.budget, found.objective) == (exact.budget, pytest.approx(exact.objective))
@@ -111,10 +111,10 @@ def test_the_bernstein_bonus_by_hand():
     law_of = (np.array([[0], [0]]), np.array([[0], [1]]))
     problem = Problem(Model((step,), env.group), rewards, law_of, 0, 0.5, (np.ones((2, 1)),), 1, 1, 0.0)
     x = np.full((2, 1), 0.02)
-    plan = bernstein_planner(0.7)(problem, [x, np.zeros((2, 1))], RNG)
+    plan = plan_bernstein(problem, [x, np.zeros((2, 1))], RNG)
     # At budget 1: W = (1, 0) with law q; no doubt yet, as the last step is known; R = 1.
     mean, variance = 0.25, 0.25 * 0.75
-    assert plan.curve[1] == pytest.approx(mean - 0.7 * (np.sqrt(2 * 0.02 * variance) + 0.02))
+    assert plan.curve[1] == pytest.approx(mean - np.sqrt(2 * 0.02 * variance) - 0.02)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -135,3 +135,45 @@ def test_what_is_lost_goes_to_the_best_state():
     rows = lowered(EmpiricalStep.of(counts), np.full((2, 2), 0.3))
     np.testing.assert_allclose(rows.prob, [0.0, 0.45])
     np.testing.assert_allclose(rows.rest, [0.55, 1.0, 1.0, 1.0])
+
+
+def plain_bernstein(env, kernels, widths, left):
+    """Low and high values of the first step, by loops."""
+    H, laws, C = env.horizon, env.rewards.laws, env.rewards.n_budgets
+    low = high = np.tile(np.arange(C, dtype=float), (kernels[-1].shape[2], 1))
+    for h in reversed(range(H)):
+        G, A = env.reward_of[h].shape
+        now = np.zeros((2, G, C))
+        for g in range(G):
+            for c in range(C):
+                best = None
+                for a in range(A):
+                    law = laws[env.reward_of[h][g, a]]
+                    w, up = (
+                        np.array([sum(p * v[t, max(c - x, 0)] for x, p in enumerate(law)) for t in range(len(v))])
+                        for v in (low, high)
+                    )
+                    q = kernels[h][g, a] if h < H - 1 else np.full(len(w), 1 / len(w))
+                    x = widths[h][g, a]
+                    variance = q @ (w - q @ w) ** 2
+                    paid = np.sqrt(2 * x * variance) + np.sqrt(2 * x * (q @ (up - w) ** 2)) + x * left[h + 1]
+                    if best is None or q @ w - paid < best[0]:
+                        best = q @ w - paid, q @ up + paid
+                now[:, g, c] = np.clip(best, 0.0, c)
+        low, high = now
+    return low
+
+
+@pytest.mark.parametrize("low_rank", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bernstein_plan_is_the_plain_one(seed, low_rank):
+    env = make_episodic("random-lowrank", horizon=4, n_states=5, n_actions=2, seed=seed)
+    steps, kernels = counted(env, 40, seed)
+    if low_rank:
+        steps, kernels = env.model.steps, [step.kernel for step in env.model.steps]
+    rng = np.random.default_rng(seed)
+    widths = [*(0.003 * rng.random(law.shape) for law in env.reward_of[:-1]), np.zeros((5, 2))]
+    problem = problem_of(env, steps)
+    plan = plan_bernstein(problem, widths, RNG)
+    np.testing.assert_allclose(plan.curve, plain_bernstein(env, kernels, widths, problem.left)[0], atol=1e-10)
+    assert plan.curve.max() > 0.1

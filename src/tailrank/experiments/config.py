@@ -24,6 +24,7 @@ from tailrank.learners.ela import COLLECTS
 from tailrank.learners.output import RULES
 from tailrank.learners.registry import ALGORITHMS, LOW_RANK, Recipe
 from tailrank.oracles.discriminative import MODELS as OBSERVED
+from tailrank.rivals_rich import RIVALS, settings_of
 
 READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
 """How an MDP is read from a source; environments with a name have `settings` instead."""
@@ -34,8 +35,9 @@ class RunConfig:
     """A run. Every value is checked when it is made; None leaves the choice to the environment.
 
     environment: a name (`settings` are its own), or a file or Gymnasium id that `tailrank solve` reads.
-    stop_cvar: stop as soon as the CVaR of a plan reaches this. growth: collections between two fits, as a share of all
-    so far. planner: settings that only this algorithm has (of CVaR-LSVI for ella).
+    stop_cvar: stop as soon as the CVaR of a plan reaches this; stop_within: or this share of CVaR* below CVaR*.
+    growth: collections between two fits, as a share of all so far. planner: settings that only this algorithm has (of
+    CVaR-LSVI for ella).
 
     Learning from observations (`simulated`): model is one of mixture, linear, neural, table; `episodes` bounds what is
     played; rewards are learned, on a grid over reward_range (found in a pilot if left out); width copies of the
@@ -70,6 +72,7 @@ class RunConfig:
     output_episodes: int = 1000
     checkpoint_every: int = 25
     stop_cvar: float | None = None
+    stop_within: float | None = None
     planner: dict[str, Any] = field(default_factory=dict)
     episodes: int | None = None
     rewards: str | None = None
@@ -102,7 +105,7 @@ class RunConfig:
         for name in ("horizon", "rank", "episodes", "action_levels", "width"):
             if getattr(self, name) is not None and not (name == "rank" and self.rank == "auto"):
                 values[name] = checks.whole(getattr(self, name), name)
-        for name in ("alpha_scale", "lam_scale", "stop_cvar", "upsilon", "growth"):
+        for name in ("alpha_scale", "lam_scale", "stop_cvar", "stop_within", "upsilon", "growth"):
             if getattr(self, name) is not None:
                 values[name] = checks.number(getattr(self, name), name)
         if self.discount is not None:
@@ -115,6 +118,8 @@ class RunConfig:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.recipe.schedule  # noqa: B018 raises where its numbers are out of range
+        if self.stop_within is not None and not 0.0 <= self.stop_within < 1.0:
+            raise InputError(f"stop_within = {self.stop_within}: must lie in [0, 1)")
         if self.upsilon is not None and self.upsilon <= 0:
             raise InputError(f"upsilon = {self.upsilon}: must be positive")
         if self.named:
@@ -133,12 +138,20 @@ class RunConfig:
     def _check_kind(self) -> None:
         """Settings that do nothing for this kind of run are refused."""
         if self.simulated:
+            if self.rival:
+                self._check_rival()
+                return
             if self.algorithm != "ela":
-                raise InputError(f"algorithm = {self.algorithm!r}: from observations, ela learns (it plans exactly)")
+                rivals = ", ".join(RIVALS)
+                raise InputError(
+                    f"algorithm = {self.algorithm!r}: from observations learn ela (it plans exactly) and {rivals}"
+                )
             if self.model in MODELS:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
-            for name in ("collect", "growth", "discount", "start", "upsilon", "index_base", "axis_order"):
+            for name in (
+                "collect", "growth", "stop_within", "discount", "start", "upsilon", "index_base", "axis_order",
+            ):  # fmt: skip
                 if getattr(self, name) != DEFAULTS[name]:
                     raise InputError(f"{name}: is for finite environments, not for learning from observations")
             return
@@ -156,9 +169,26 @@ class RunConfig:
         if self.rank == "auto":
             raise InputError("rank = 'auto': is for learning from observations; give a number")
 
+    def _check_rival(self) -> None:
+        """What is ELA's, or for finite environments, does nothing for a rival on observations."""
+        if self.environment in ENVIRONMENTS:
+            raise InputError(
+                f"algorithm = {self.algorithm!r}: learns from observations, {self.environment} has states; use "
+                f"{next(iter(SIMULATORS))} or a Gymnasium id"
+            )
+        others = (
+            "reward_range", "reward_levels", "bonus", "pilot", "network", "output", "output_episodes", "stop_within",
+            "discount", "start", "upsilon", "index_base", "axis_order",
+        )  # fmt: skip
+        for name in (*LOW_RANK, *others):
+            value = getattr(self, name)
+            if value != DEFAULTS[name] and value != {}:
+                raise InputError(f"{name}: is no setting of {self.algorithm}, whose own are given in planner")
+        self._check_learner()
+
     def _check_learner(self) -> None:
         """The settings that only some learners have."""
-        known = ALGORITHMS[self.algorithm].extra
+        known = settings_of(self.algorithm) if self.rival else ALGORITHMS[self.algorithm].extra
         for name in self.planner:
             if name not in known:
                 near = checks.did_you_mean(name, known)
@@ -169,14 +199,14 @@ class RunConfig:
     def recipe(self) -> Recipe:
         """What it says about its learner (on finite environments)."""
         return Recipe(
-            self.algorithm, self.tau, self.model, None if self.rank is None else int(self.rank), self.collect,
+            self.algorithm, self.tau, self.model, None if self.rank in (None, "auto") else int(self.rank), self.collect,
             bool(self.share), self.batch, self.growth, self.alpha_scale, self.lam_scale, self.cap, self.log,
             self.planner,
         )  # fmt: skip
 
     def _check_names(self) -> None:
         allowed = {
-            "algorithm": tuple(ALGORITHMS), "log": ("corrected", "printed"), "output": RULES,
+            "algorithm": tuple(dict.fromkeys((*ALGORITHMS, *RIVALS))), "log": ("corrected", "printed"), "output": RULES,
             "axis_order": ("auto", "state-first", "action-first"),
         }  # fmt: skip
         if self.model is not None:
@@ -214,7 +244,13 @@ class RunConfig:
     @property
     def simulated(self) -> bool:
         """Whether it learns from observations of a simulator."""
-        return self.environment in SIMULATORS or self.model in OBSERVED or self.rewards is not None
+        asked = self.model in OBSERVED or self.rewards is not None
+        return asked or self.environment in SIMULATORS or self.algorithm not in ALGORITHMS
+
+    @property
+    def rival(self) -> bool:
+        """Whether it is one of the rivals that learn from observations."""
+        return self.simulated and self.algorithm in RIVALS
 
     @property
     def checksum(self) -> str:
@@ -263,7 +299,7 @@ KEYS = tuple(f.name for f in dataclasses.fields(RunConfig))
 DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunConfig)}
 NUMBERS = (
     "iterations", "tau", "seed", "horizon", "discount", "upsilon", "rank", "batch", "growth", "alpha_scale",
-    "lam_scale", "cap", "output_episodes", "checkpoint_every", "stop_cvar", "episodes", "reward_levels",
+    "lam_scale", "cap", "output_episodes", "checkpoint_every", "stop_cvar", "stop_within", "episodes", "reward_levels",
     "action_levels", "width", "pilot", "evaluate_every", "evaluation_episodes",
 )  # fmt: skip
 

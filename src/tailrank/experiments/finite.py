@@ -75,8 +75,17 @@ class FiniteJob:
         return self.k >= self.config.iterations or self._reached()
 
     def _reached(self) -> bool:
-        goal = self.config.stop_cvar
+        goal = self._goal()
         return goal is not None and self.cvar is not None and self.cvar >= goal - 1e-12 * max(1.0, abs(goal))
+
+    def _goal(self) -> float | None:
+        """The CVaR that ends the run: the lower one, if there are two."""
+        within, star, goals = self.config.stop_within, self.judge.star, []
+        if within is not None:
+            goals.append(star - within * abs(star))
+        if self.config.stop_cvar is not None:
+            goals.append(self.config.stop_cvar)
+        return min(goals, default=None)
 
     def advance(self) -> dict[str, Any]:
         """One iteration and the exact CVaR of its plan."""
@@ -109,7 +118,7 @@ class FiniteJob:
         """The plan that the output rule chooses, with its exact CVaR."""
         config, parts, state, judge = self.config, self.parts, self.state, self.judge
         if self._reached() and state.plan is not None:
-            plan, where, why = state.plan, f"iterate {state.k}", f"its CVaR reached {config.stop_cvar:g}"
+            plan, where, why = state.plan, f"iterate {state.k}", f"its CVaR reached {self._goal():g}"
         else:
             plan, where = parts.rule.choose(parts.learner, parts.env, state, self.kept, parts.streams)
             why = WHY[config.output]

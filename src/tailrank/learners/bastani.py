@@ -34,7 +34,7 @@ def bastani(tau: float, *, scale: float = 1.0, batch: int = 1, growth: float = 0
     def plan(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
         if not any(width.any() for width in bonus):
             return plan_clipped(problem, bonus, rng)
-        return plan_shifted(problem, [scale * np.sqrt(width / 2.0) for width in bonus])
+        return plan_shifted(problem, [np.sqrt(width / 2.0) for width in bonus])
 
     return ELA(
         tau, SingleStates(), Schedule(alpha_scale=scale), plan, collect="plan", bonus=per_visit, batch=batch,

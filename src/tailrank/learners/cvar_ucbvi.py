@@ -3,10 +3,11 @@
 One episode of the last plan is played, its transitions are counted for single states, and the plan is that of the
 empirical model with a bonus for what was seldom seen:
 
-    Hoeffding   c R sqrt(L / N)
-    Bernstein   c (sqrt(2 L Var W / N) + sqrt(2 L E(W^ - W)^2 / N) + R L / N)      (`planners.optimistic`)
+    Hoeffding   R sqrt(x)
+    Bernstein   sqrt(2 x Var W) + sqrt(2 x E(W^ - W)^2) + x R      (`planners.optimistic`)
 
-N counts visits of (state, action) at the step, L = log(S A H k / delta), c is `alpha_scale` (1 in the paper).
+x = c^2 L / N, where N counts visits of (state, action) at the step, L = log(S A H k / delta), and c is `alpha_scale`
+(1 in the paper).
 
 As in the paper: rewards are known, values are clipped to what is possible, the budget's own dynamics need no
 exploration, the best budget is chosen anew for every episode, rewards lie on a grid, pairs never tried promise the
@@ -20,13 +21,13 @@ from __future__ import annotations
 from tailrank.bonus import hoeffding, per_visit
 from tailrank.learners.choices import SingleStates
 from tailrank.learners.ela import ELA
-from tailrank.planners.optimistic import bernstein_planner, plan_clipped
+from tailrank.planners.optimistic import plan_bernstein, plan_clipped
 from tailrank.schedules import Schedule
 
 
 def cvar_ucbvi(tau: float, *, scale: float = 1.0, bernstein: bool = False, batch: int = 1, growth: float = 0.0) -> ELA:
     """The learner; `scale` is c."""
     return ELA(
-        tau, SingleStates(), Schedule(alpha_scale=scale), bernstein_planner(scale) if bernstein else plan_clipped,
+        tau, SingleStates(), Schedule(alpha_scale=scale), plan_bernstein if bernstein else plan_clipped,
         collect="plan", bonus=per_visit if bernstein else hoeffding, batch=batch, growth=growth,
     )  # fmt: skip

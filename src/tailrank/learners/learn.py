@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank.learners.ela import ELA
+from tailrank.learners.ela import ELA, promised
 from tailrank.learners.observed import ObservedELA
 from tailrank.oracles.discriminative import Discriminative
 from tailrank.policy import Policy
@@ -55,8 +55,7 @@ def learn(
     while state.episodes < least:
         state, _ = learner.step(state, env, streams)
     plan = learner.greedy(state, env, streams)
-    promise = float(env.rewards.grid.value(0)) + plan.objective * float(env.rewards.grid.unit)
-    return Learned(plan.policy(env.rewards), promise, state.episodes, np.zeros(0), state)
+    return Learned(plan.policy(env.rewards), promised(plan, env), state.episodes, np.zeros(0), state)
 
 
 def _observed(
@@ -66,7 +65,8 @@ def _observed(
     from tailrank.envs.simulator import open_simulator
 
     simulator = env if hasattr(env, "n_features") else open_simulator(env, horizon=horizon)
-    observed = ObservedELA(learner.tau, oracle, learner.schedule, **({"batch": learner.batch} | settings))
+    own = {"batch": learner.batch, "growth": learner.growth} | settings
+    observed = ObservedELA(learner.tau, oracle, learner.schedule, **own)
     state, returns = observed.init(simulator, streams), []
     while state.episodes < least:
         state, info = observed.step(state, simulator, streams)

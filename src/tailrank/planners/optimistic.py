@@ -128,34 +128,30 @@ def after_reward(table: np.ndarray, law: np.ndarray) -> np.ndarray:
     return result
 
 
-def bernstein_planner(scale: float) -> Planner:
-    """A planner whose bonus, for x = L / N (its argument `bonus`), is `scale` times
+def plan_bernstein(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    """The plan whose bonus, for x [G, A] of every step (`bonus`), is
 
         sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R
 
     where W^ comes from the pessimistic values V^ as W from V, expectation and variance are over the next group in the
     model, and R is the most that can be earned after the step. V^ adds the bonus that V takes off.
     """
+    from tailrank.planners.optimistic_kernels import bernstein_backup
 
-    def plan(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-        from tailrank.planners.optimistic_kernels import bernstein_backup
-
-        low = high = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :]
-        actions, left = [], problem.left
-        for h in reversed(range(problem.horizon)):
-            own, (G, A) = Rows.of(problem, h), problem.law_of[h].shape
-            tables = _moments(problem, low, high)
-            now = [np.empty((G, low.shape[1])) for _ in range(2)]
-            chosen = np.empty(now[0].shape, dtype=action_type(A))
-            bernstein_backup(
-                own.first, own.column, own.prob, own.rest, tables.mean(axis=2), own.columns(tables),
-                problem.law_of[h], bonus[h], scale, float(left[h + 1]), *now, chosen,
-            )  # fmt: skip
-            low, high = now
-            actions.append(chosen)
-        return best_start(problem, actions, low)
-
-    return plan
+    low = high = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :]
+    actions, left = [], problem.left
+    for h in reversed(range(problem.horizon)):
+        own, (G, A) = Rows.of(problem, h), problem.law_of[h].shape
+        tables = _moments(problem, low, high)
+        now = [np.empty((G, low.shape[1])) for _ in range(2)]
+        chosen = np.empty(now[0].shape, dtype=action_type(A))
+        bernstein_backup(
+            own.first, own.column, own.prob, own.rest, tables.mean(axis=2), own.columns(tables),
+            problem.law_of[h], bonus[h], float(left[h + 1]), *now, chosen,
+        )  # fmt: skip
+        low, high = now
+        actions.append(chosen)
+    return best_start(problem, actions, low)
 
 
 def _moments(problem: Problem, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -47,12 +47,12 @@ def rows_backup(first, after, prob, rest, rest_row, table, law_of, laws, bonus, 
 
 @compiled
 def bernstein_backup(
-    first, after, prob, rest, rest_rows, tables, law_of, width, scale, left, low, high, actions,
+    first, after, prob, rest, rest_rows, tables, law_of, width, left, low, high, actions,
 ):  # fmt: skip
     """One step with a Bernstein bonus: low, high [G, C] and actions [G, C], the lowest minimiser of the low values.
 
     tables [4, L, n, C]: W, W^2, W^ and (W^ - W)^2 for each reward law and column of the rows; rest_rows [4, L, C].
-    width [G, A] is x, left is R; see `bernstein_planner`.
+    width [G, A] is x, left is R; see `plan_bernstein`.
     """
     n_groups, n_actions = law_of.shape
     n_budgets = low.shape[1]
@@ -73,7 +73,7 @@ def bernstein_backup(
                 paid = 0.0
                 if x > 0.0:
                     variance = max(moment[1, c] - moment[0, c] ** 2, 0.0)
-                    paid = scale * (np.sqrt(2.0 * x) * (np.sqrt(variance) + np.sqrt(max(moment[3, c], 0.0))) + x * left)
+                    paid = np.sqrt(2.0 * x) * (np.sqrt(variance) + np.sqrt(max(moment[3, c], 0.0))) + x * left
                 q = moment[0, c] - paid
                 if a == 0 or q < low[g, c]:
                     low[g, c] = q
