@@ -13,6 +13,7 @@ from tailrank.mdp import FiniteMDP
 from tailrank.plan import Plan
 from tailrank.planners.chow import chow
 from tailrank.planners.iterated_cvar import iterated_cvar, nested_value
+from tailrank.planners.sampled_iterated import Sampling, sampled_iterated
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 
 CHAIN_LIMIT = 2 * 2**30
@@ -20,16 +21,18 @@ CHAIN_LIMIT = 2 * 2**30
 OVERESTIMATES = "the criterion's own value (claim) overestimates the CVaR that its policy earns"
 
 
-def replan(criterion: str, mdp: FiniteMDP, plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
-    """The plans for `criterion` ("mean", "iterated" or "chow") at the taus of `plans`.
+def replan(
+    criterion: str, mdp: FiniteMDP, plans: tuple[Plan, ...], sampling: Sampling | None = None
+) -> tuple[Plan, ...]:
+    """The plans for `criterion` ("mean", "iterated", "sampled-iterated" or "chow") at the taus of `plans`.
 
     `plans` are those for the static CVaR in `mdp`: their bounds on the best CVaR stay.
     """
-    return tuple(_replan(criterion, mdp, plan) for plan in plans)
+    return tuple(_replan(criterion, mdp, plan, sampling or Sampling()) for plan in plans)
 
 
-def _replan(criterion: str, mdp: FiniteMDP, plan: Plan) -> Plan:
-    policy, claim = _policy(criterion, mdp, plan)
+def _replan(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> Plan:
+    policy, claim, notes = _policy(criterion, mdp, plan, sampling)
     grid = plan.policy.grid if isinstance(plan.policy, BudgetPolicy) else None
     evaluation = (
         evaluate_levels(policy, mdp, grid) if isinstance(policy, LevelPolicy) else return_law(policy, mdp, grid)
@@ -46,21 +49,29 @@ def _replan(criterion: str, mdp: FiniteMDP, plan: Plan) -> Plan:
         mean=evaluation.mean,
         evaluation=evaluation,
         claim=claim,
-        notes=(*plan.notes, OVERESTIMATES) if criterion == "chow" and above else plan.notes,
+        notes=(*plan.notes, *notes, *([OVERESTIMATES] if criterion == "chow" and above else [])),
     )
 
 
-def _policy(criterion: str, mdp: FiniteMDP, plan: Plan) -> tuple[Policy, float]:
-    """The criterion's policy and the value it gives to it."""
+def _policy(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> tuple[Policy, float, tuple[str, ...]]:
+    """The criterion's policy, the value it gives to it, and what there is to say."""
     if criterion == "mean":
-        return plan.risk_neutral.policy, plan.risk_neutral.mean
+        return plan.risk_neutral.policy, plan.risk_neutral.mean, ()
     if criterion == "iterated":
         markov, values = iterated_cvar(mdp, plan.tau)
-        return markov, nested_value(mdp, plan.tau, values)
+        return markov, nested_value(mdp, plan.tau, values), ()
+    if criterion == "sampled-iterated":
+        found = sampled_iterated(mdp, plan.tau, sampling)
+        line = (
+            f"tau = {plan.tau:g}: claim {found.value:.6g} from {sampling.samples} outcomes of each pair (seed "
+            f"{sampling.seed}); within {found.error:.3g} of the nested CVaR with confidence {sampling.confidence:g}, "
+            f"standard deviation over {sampling.repetitions} repetitions {found.spread:.3g}"
+        )
+        return found.policy, found.value, (line,)
     if criterion == "chow":
         policy, claim, _ = chow(mdp, plan.tau)
-        return policy, claim
-    raise InputError(f"criterion = {criterion}: must be mean, iterated or chow")
+        return policy, claim, ()
+    raise InputError(f"criterion = {criterion}: must be mean, iterated, sampled-iterated or chow")
 
 
 def evaluate_levels(policy: LevelPolicy, mdp: FiniteMDP, grid: BudgetGrid | None = None) -> Evaluation:

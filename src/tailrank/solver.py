@@ -24,10 +24,11 @@ from tailrank.evaluation import Evaluation, return_law
 from tailrank.mdp import FiniteMDP
 from tailrank.plan import Plan, Reference, Status
 from tailrank.planners.exact import Curve, Job
+from tailrank.planners.sampled_iterated import Sampling
 from tailrank.policy import BudgetPolicy, Policy
 from tailrank.rivals import replan
 
-CRITERIA = ("cvar", "mean", "iterated", "chow")
+CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 PRODUCTS_A_SECOND = 5e8
 """A cautious guess at the speed of an induction, to tell beforehand whether it ends in time."""
 
@@ -42,6 +43,8 @@ def solve(
     unit: float | None = ...,
     memory: float | str = ...,
     seconds: float = ...,
+    samples: int | None = ...,
+    seed: int | None = ...,
 ) -> Plan: ...
 @overload
 def solve(
@@ -53,6 +56,8 @@ def solve(
     unit: float | None = ...,
     memory: float | str = ...,
     seconds: float = ...,
+    samples: int | None = ...,
+    seed: int | None = ...,
 ) -> tuple[Plan, ...]: ...
 def solve(
     mdp: FiniteMDP,
@@ -63,11 +68,14 @@ def solve(
     unit: float | None = None,
     memory: float | str = "4GB",
     seconds: float = 60.0,
+    samples: int | None = None,
+    seed: int | None = None,
 ) -> Plan | tuple[Plan, ...]:
     """The plan for `tau` (or a tuple of plans, for several, at the cost of one).
 
-    criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR) or "chow"
-    (Chow et al. 2015, whose own value overestimates).
+    criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
+    (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
+    whose own value overestimates).
     tolerance: the widest bracket allowed when the answer is not exact, in reward units or as "1%" of |CVaR|.
     unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits on refinement.
 
@@ -80,6 +88,10 @@ def solve(
     began = time.perf_counter()
     levels = checks.tail_levels(tau)
     checks.one_of(criterion, "criterion", CRITERIA)
+    given = {name: value for name, value in (("samples", samples), ("seed", seed)) if value is not None}
+    if given and criterion != "sampled-iterated":
+        raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
+    sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     problem = Problem.of(mdp)
     fixed = None if unit is None else checks.number(unit, "unit")
@@ -88,7 +100,7 @@ def solve(
     plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":
-        plans = replan(criterion, problem.mdp, plans)
+        plans = replan(criterion, problem.mdp, plans, sampling)
     finished = time.perf_counter() - began
     plans = tuple(replace(p, seconds=finished) for p in plans)
     for line in unfinished:

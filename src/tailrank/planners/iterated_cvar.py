@@ -34,10 +34,15 @@ def iterated_cvar(mdp: FiniteMDP, tau: float) -> tuple[MarkovPolicy, np.ndarray]
         ptr, next_state, prob, reward = mdp.rows(h)
         q = np.full((S, A), -np.inf)
         pair_cvars(tau, ptr, prob, reward + mdp.discount * values[h + 1][next_state], q.reshape(-1))
-        values[h] = q.max(axis=1)
-        scale = np.abs(np.where(np.isfinite(q), q, 0.0)).max(axis=1)
-        actions[h] = np.argmax(q >= (values[h] - TIE * scale)[:, None], axis=1)
+        actions[h], values[h] = best_actions(q)
     return MarkovPolicy(actions), values
+
+
+def best_actions(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest action of those that tie for the largest Q [S, A], [S], and that Q, [S]."""
+    best = q.max(axis=1)
+    scale = np.abs(np.where(np.isfinite(q), q, 0.0)).max(axis=1)
+    return np.argmax(q >= (best - TIE * scale)[:, None], axis=1), best
 
 
 def nested_value(mdp: FiniteMDP, tau: float, values: np.ndarray) -> float:
