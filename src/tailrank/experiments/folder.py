@@ -27,6 +27,10 @@ CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
 CHECKPOINT, PLAN, BEST = "checkpoint.safetensors", "plan.safetensors", "best.safetensors"
 
 
+class InUse(InputError):
+    """Another process holds the folder."""
+
+
 @dataclass(frozen=True)
 class Mark:
     """Where a run stood: `size` and `digest` are those of rows.jsonl, `cvar` that of the last plan."""
@@ -50,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: is in use by another process; wait for it, or choose another --out") from None
+            raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out") from None
         yield
 
 

@@ -37,9 +37,14 @@ def shown(mode: str = "auto", episodes: int | None = None) -> Iterator[Report | 
     elif mode == "none" or not console.is_terminal:
         yield None
     else:
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR), TimeRemainingColumn(compact=True))
-        with Progress(*columns, console=console, transient=True) as bar:
+        with line(console) as bar:
             yield Bar(bar, episodes)
+
+
+def line(console: Console) -> Progress:
+    """A line on a terminal: a text, a bar, the time that is left."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR), TimeRemainingColumn(compact=True))
+    return Progress(*columns, console=console, transient=True)
 
 
 def together(*reports: Report | None) -> Report | None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import math
 import os
 import platform
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +26,7 @@ from tailrank.experiments import folder as files
 from tailrank.experiments.build import setup
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.folder import Mark, Rows
+from tailrank.experiments.signals import Stop
 
 Progress = Callable[[dict[str, Any], int, float | None], None]
 """Called after every iteration with its row, the number of iterations and CVaR* (None if nobody knows it)."""
@@ -45,9 +43,7 @@ class Interrupted(KeyboardInterrupt):
 
 def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
     """The result of a new run in the folder `out`, which must not hold one yet."""
-    out = Path(out)
-    if not config.named and os.path.isfile(config.environment):
-        config = replace(config, environment=str(Path(config.environment).resolve()))
+    out, config = Path(out), located(config)
     _check_free(out)
     job = make_job(config, env)
     try:
@@ -86,8 +82,19 @@ def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, An
         return _Run(job, out, progress).go(found)
 
 
+def located(config: RunConfig) -> RunConfig:
+    """The configuration with the whole path of its file, where it has one: a run can go on in another folder."""
+    if config.named or not os.path.isfile(config.environment):
+        return config
+    return replace(config, environment=str(Path(config.environment).resolve()))
+
+
 def make_job(config: RunConfig, env: Any = None) -> Job:
     """What the configuration describes; raises where it does not fit the environment."""
+    if config.rival:
+        from tailrank.experiments.rival_job import RivalJob
+
+        return RivalJob.of(config, env)
     if config.simulated:
         from tailrank.experiments.simulated import SimulatedJob
 
@@ -126,14 +133,18 @@ def _check_free(out: Path) -> None:
 
 
 class Job(Protocol):
-    """What a run does, iteration by iteration; `FiniteJob` and `SimulatedJob` are the two kinds.
+    """What a run does, iteration by iteration: a `FiniteJob`, `SimulatedJob` or `RivalJob`.
 
     cvar: of the last plan that was judged; star: the best CVaR, if it is known; regret: the sum of the differences.
     """
 
     cvar: float | None
-    star: float | None
     regret: float
+
+    @property
+    def star(self) -> float | None:
+        """CVaR*."""
+        ...
 
     @property
     def config(self) -> RunConfig:
@@ -183,7 +194,7 @@ class _Run:
     progress: Progress | None
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
-    stopped: int = 0
+    stop: Stop = field(default_factory=Stop)
 
     def go(self, found: tuple[dict[str, np.ndarray], Mark] | None) -> dict[str, Any]:
         """Run from the checkpoint, or from the beginning, to the end."""
@@ -192,7 +203,7 @@ class _Run:
             mark = found[1]
             self.job.regret, self.job.cvar, self.seconds = mark.regret, mark.cvar, mark.seconds
         rows = Rows(self.out, mark)
-        with closing(rows), self._signals():
+        with closing(rows), self.stop.heeded():
             self._manifest("running")
             try:
                 self.job.begin(self.out, found[0] if found else None)
@@ -208,7 +219,7 @@ class _Run:
         job, config = self.job, self.job.config
         saved = job.k
         while not job.over():
-            if self.stopped:
+            if self.stop.number:  # between iterations, whose counts are half made
                 self._interrupt(rows)
             row = {name: _finite(value) for name, value in job.advance().items()}
             rows.append(row)
@@ -219,7 +230,7 @@ class _Run:
                 self.progress(row, config.iterations, job.star)
         if saved != job.k:
             self._save(rows)
-        if self.stopped:
+        if self.stop.number:
             self._interrupt(rows)
         result = job.finish(self.out) | {"status": "finished", "seconds": self._elapsed(), "out": str(self.out)}
         self._manifest("finished", result=result)
@@ -238,7 +249,7 @@ class _Run:
     def _interrupt(self, rows: Rows) -> None:
         self._save(rows)
         text = f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.out}"
-        raise Interrupted(text, self.stopped)
+        raise Interrupted(text, self.stop.number)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
@@ -251,25 +262,6 @@ class _Run:
             "versions": _versions(), "notes": job.notes,
         }  # fmt: skip
         files.write_manifest(self.out, about | more)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """A first signal ends the run after the iteration, whose counts are half made; a second one at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            if self.stopped:
-                raise KeyboardInterrupt
-            self.stopped = number
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _finite(value: Any) -> Any:

@@ -1,0 +1,100 @@
+"""The command `tailrank sweep`."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tailrank.cli_errors import Command, Failure
+from tailrank.cli_options import collected, print_json
+
+if TYPE_CHECKING:
+    from tailrank.experiments.config import RunConfig
+    from tailrank.experiments.sweep import Outcome, State
+    from tailrank.experiments.sweep_file import Sweep
+
+
+@click.command(cls=Command)
+@click.argument("path", metavar="FILE")
+@click.option("--out", metavar="DIR", help="Folder of the runs.  [default: out in FILE, or runs/NAME of FILE]")
+@click.option("--backend", metavar="serial|processes|dask", help="Where they run.  [default: processes]")
+@click.option("--workers", type=int, metavar="N", help="Runs at a time.  [default: as many as there are processors]")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Use the workers of this Dask scheduler.")
+@click.option("--dry-run", is_flag=True, help="List the runs and how they stand; nothing is run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@click.option("--quiet", is_flag=True, help="No progress, no notes.")
+def sweep(path: str, out: str | None, backend: str | None, workers: int | None, scheduler: str | None,
+          dry_run: bool, as_json: bool, quiet: bool) -> None:  # fmt: skip
+    """Run what FILE describes: algorithms x environments x tau x seeds, each run in a folder as train writes it.
+
+    Runs that are finished are skipped and those that were begun go on, so that the same command continues after Ctrl-C
+    or a crash, and a sweep can grow. Exit code 1 if a run failed.
+    """
+    from tailrank.experiments import sweep as sweeps
+    from tailrank.experiments.run import Interrupted
+    from tailrank.experiments.sweep_file import read_sweep
+
+    backend = backend or ("processes" if scheduler is None else "dask")
+    sweeps.backend_options(backend, workers, scheduler)
+    with collected([]):  # every run has its own
+        found = read_sweep(path, out, _environment)
+    if dry_run:
+        _list(found, {planned.name: sweeps.look(planned, found.out) for planned in found.runs}, as_json)
+        return
+    from tailrank.experiments.sweep_progress import shown
+
+    try:
+        with shown(found, quiet) as watch:
+            outcome = sweeps.run_sweep(found, backend=backend, workers=workers, scheduler=scheduler, watch=watch)
+    except Interrupted as error:
+        raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
+    _summary(found, outcome, as_json, quiet)
+
+
+def _environment(config: RunConfig) -> Any:
+    """The environment of a run; a name that nobody knows gets near ones."""
+    from tailrank.checks import InputError
+    from tailrank.cli_names import unknown_source
+    from tailrank.envs import ENVIRONMENTS, SIMULATORS
+    from tailrank.experiments.build import environment
+
+    try:
+        return environment(config)
+    except InputError:
+        unknown = unknown_source(config.environment, (*ENVIRONMENTS, *SIMULATORS))
+        if unknown is None:
+            raise
+        raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE']")) from None
+
+
+def _list(found: Sweep, states: dict[str, State], as_json: bool) -> None:
+    if as_json:
+        runs = [{"name": name, "status": state.status} for name, state in states.items()]
+        print_json({"out": str(found.out), "runs": runs}, [], quiet=True)
+        return
+    for planned in found.runs:
+        state = states[planned.name]
+        how = f"  {state.row.get('k', 0)}/{planned.config.iterations}" if state.status == "begun" else ""
+        how = f"  {state.error}" if state.status == "failed" else how
+        click.echo(f"{state.status:<9} {planned.name}{how}")
+
+
+def _summary(found: Sweep, outcome: Outcome, as_json: bool, quiet: bool) -> None:
+    """What was done; one line for each run that failed."""
+    failed = outcome.failed
+    for name, error in failed.items():
+        click.echo(f"tailrank: failed: {name}: {error}", err=True)
+    n = len(outcome.states)
+    now = n - outcome.before - len(failed)
+    if as_json:
+        about = {"out": str(found.out), "runs": n, "finished": now, "before": outcome.before, "failed": failed}
+        print_json(about, outcome.notes, quiet)
+    else:
+        before = f", {outcome.before} before" if outcome.before else ""
+        click.echo(f"{found.out}: {n} runs, {now} finished now{before}, {len(failed)} failed")
+        for note in () if quiet else outcome.notes:
+            click.echo(f"note: {note}")
+    if failed:
+        raise Failure(f"{len(failed)} of {n} runs failed; the same command tries them again", 1)
