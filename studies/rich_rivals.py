@@ -1,6 +1,6 @@
 """How far the rivals of `tailrank.rivals_rich` get on the rich lock; writes studies/results/rich_rivals.json.
 
-    python studies/rich_rivals.py            # needs tailrank[deep] for QR-DQN, which is left out otherwise
+    python studies/rich_rivals.py            # needs tailrank[deep] for QR-DQN and C51, left out otherwise
     python studies/rich_rivals.py --quick    # a few hundred episodes, to try the machinery
     python studies/rich_rivals.py --keep     # only the runs that the results lack
 
@@ -57,6 +57,7 @@ VARIANTS: list[tuple[str, str, dict[str, object]]] = [
     ("bins, every feature in 3", "bins", {"projections": None, "cells": 3}),
     ("QR-DQN, acts by CVaR", "qr-dqn", {}),
     ("QR-DQN, acts by mean", "qr-dqn", {"act": "mean"}),
+    ("C51, acts by CVaR", "c51", {}),
 ]
 
 
@@ -66,7 +67,7 @@ def jobs(quick: bool, seeds: int) -> list[Job]:
     deep = find_spec("sb3_contrib") is not None
     for lock in (LONG, SHORT):
         for label, rival, settings in VARIANTS:
-            if rival == "qr-dqn" and not deep:
+            if rival in ("qr-dqn", "c51") and not deep:
                 continue
             lengths = (5_000, 50_000) if rival == "policy-gradient" else (5_000,)
             for episodes in (300,) if quick else lengths:

@@ -20,6 +20,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError, did_you_mean
+from tailrank.feature_policies import files as features
 from tailrank.grid import BudgetGrid
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.plan import Plan
@@ -28,7 +29,10 @@ from tailrank.predict import Predictor, State
 from tailrank.storage_observed import from_parts, n_features, to_parts
 
 SCHEMA = 1
-KINDS = {"budget": BudgetPolicy, "markov": MarkovPolicy, "level": LevelPolicy, "observation": ObservationPolicy}
+KINDS = {
+    "budget": BudgetPolicy, "markov": MarkovPolicy, "level": LevelPolicy, "observation": ObservationPolicy,
+    **features.KINDS,
+}  # fmt: skip
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
 
@@ -80,7 +84,8 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
     kind = next((name for name, known in KINDS.items() if type(policy) is known), None)
     if kind is None:
         raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")
-    arrays, scalars = to_parts(policy) if isinstance(policy, ObservationPolicy) else _parts(policy)
+    take = {"observation": to_parts} | dict.fromkeys(features.KINDS, features.to_parts)
+    arrays, scalars = take.get(kind, _parts)(policy)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
@@ -125,8 +130,10 @@ def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
         raise InputError(f"holds a policy of kind {header['kind']!r}{did_you_mean(str(header['kind']), KINDS)}")
     if not isinstance(header["info"], dict):
         raise InputError("info: must be an object")
-    if header["kind"] == "observation":
+    if header["kind"] == "observation" or header["kind"] in features.KINDS:
         scalars = {k: _grid_in(v) if k == "grid" else v for k, v in header["scalars"].items()}
+        if header["kind"] != "observation":
+            return Stored(features.from_parts(header["kind"], arrays, scalars), header["info"])
         return Stored(from_parts(arrays, scalars), header["info"])
     kind: Any = KINDS[header["kind"]]
     scalars = {k: _grid_in(v) if k == "grid" else int(v) for k, v in header["scalars"].items()}

@@ -7,10 +7,10 @@ import pytest
 from small_simulators import Choice, Lock
 
 from tailrank import InputError, cvar
+from tailrank.feature_policies.cells import Cells
 from tailrank.mdp import FiniteMDP
 from tailrank.rivals_rich import Bins
 from tailrank.rivals_rich.bins import Seen, best_budget_policy
-from tailrank.rivals_rich.cells import Cells
 from tailrank.rivals_rich.rolling import roll
 from tailrank.rollout import play
 from tailrank.solver import solve

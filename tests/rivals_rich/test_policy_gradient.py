@@ -9,9 +9,10 @@ import pytest
 from small_simulators import Choice, Listed, Lock
 
 from tailrank import InputError, cvar, var
+from tailrank.ascent import Adam, Tracker, tail_weights
+from tailrank.feature_policies.softmax import Network, SoftmaxPolicy
 from tailrank.rivals_rich import PolicyGradient
-from tailrank.rivals_rich.networks import Adam, Network, SoftmaxPolicy
-from tailrank.rivals_rich.policy_gradient import Tracker, gradient, tail_weights
+from tailrank.rivals_rich.policy_gradient import gradient
 from tailrank.rivals_rich.rolling import Batch, roll
 
 

@@ -10,8 +10,8 @@ from small_simulators import Choice, Gamble, Lock
 
 from oracles import cvar_by_sorting
 from tailrank import InputError
-from tailrank.rivals_rich import QrDqn
-from tailrank.rivals_rich.qr_dqn import lowest
+from tailrank.feature_policies.distributional import DistributionalPolicy, category_tail, lowest
+from tailrank.rivals_rich import RIVALS, QrDqn
 from tailrank.rivals_rich.rolling import roll
 
 MISSING = find_spec("stable_baselines3") is None or find_spec("sb3_contrib") is None
@@ -80,8 +80,74 @@ def test_acts_by_the_tail():
     for tau, want in ((0.25, [-2.0, 0.9]), (0.375, [-2.0 * 2 / 3 + 2 / 3, (0.9 + 0.5) / 1.5]), (1.0, [3.0, 1.05])):
         network = TailNetwork.__new__(TailNetwork)
         torch.nn.Module.__init__(network)
-        network.weights = torch.tensor(lowest(4, tau), dtype=torch.float32)
+        network.weights, network.support = torch.tensor(lowest(4, tau), dtype=torch.float32), torch.zeros(0)
         np.testing.assert_allclose(network.worth(quantiles).numpy()[0], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tau", [0.03, 0.1, 0.35, 0.5, 1.0])
+def test_tail_of_categories(tau):
+    rng = np.random.default_rng(1)
+    logits, support = rng.normal(size=(2, 7, 3)), np.sort(rng.normal(size=7))
+    found = category_tail(logits, support, tau)
+    for i in range(2):
+        for a in range(3):
+            p = np.exp(logits[i, :, a]) / np.exp(logits[i, :, a]).sum()
+            assert found[i, a] == pytest.approx(cvar_by_sorting(support, p, tau))
+
+
+@needs_sb3
+def test_projection_keeps_mass_and_mean():
+    """C51's projection: a law of numbers within the support keeps its mean; what lies beyond goes to the ends."""
+    import torch
+
+    from tailrank.rivals_rich.qr_torch import projected
+
+    support, rng = torch.linspace(0.0, 1.0, 11), np.random.default_rng(0)
+    p = torch.tensor(rng.dirichlet(np.ones(11), size=3), dtype=torch.float32)
+    values = torch.tensor(rng.uniform(0, 1, size=(3, 11)), dtype=torch.float32)
+    found = projected(p, values, support)
+    np.testing.assert_allclose(found.sum(1).numpy(), 1.0, rtol=1e-5)
+    np.testing.assert_allclose((found * support).sum(1).numpy(), (p * values).sum(1).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(projected(p, values + 5.0, support)[:, -1].numpy(), 1.0, rtol=1e-5)
+
+
+@needs_sb3
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", ["qr-dqn", "c51"])
+def test_policy_without_torch_plays_what_the_network_says(name):
+    import torch
+
+    from tailrank.feature_policies.distributional import with_step
+
+    rival = RIVALS[name](0.1, report=100, **({"low": 0.0, "high": 1.0} if name == "c51" else {}))
+    lock = Lock(horizon=3, n_actions=3, noise=0.3)
+    progress = rival.init(lock, 0, 300)
+    rival.step(progress, lock)
+    policy, x = rival.policy(progress), np.random.default_rng(0).normal(size=(500, 4))
+    assert isinstance(policy, DistributionalPolicy)
+    for h in range(3):
+        told = progress.model.policy.quantile_net._predict(torch.as_tensor(with_step(x, h, 3))).numpy()
+        assert (policy.act(h, x, policy.start(500)) == told).mean() > 0.995  # the last bits of a sum may differ
+
+
+@needs_sb3
+@pytest.mark.filterwarnings("default")
+def test_goes_on_by_playing_again():
+    rival, lock = QrDqn(0.1, quantiles=5, hidden=(8,), report=50, batch=16), Lock(horizon=3, n_actions=3, noise=0.1)
+    progress = rival.init(lock, 3, 200)
+    rows = [rival.step(progress, lock) for _ in range(2)]
+    arrays, third = progress.to_arrays(), rival.step(progress, lock)
+    again = rival.restored(rival.init(lock, 3, 200), arrays)  # seeds the generators that both of them use
+    assert again.played == rows[-1]["episodes"]
+    assert rival.step(again, lock) == third
+
+
+def test_c51_needs_a_range():
+    with pytest.raises(InputError, match="low, high: the range"):
+        RIVALS["c51"](0.1).support(Lock())
+    assert RIVALS["c51"](0.1, low=-1.0, high=1.0).support(Lock())[[0, -1]].tolist() == [-1.0, 1.0]
+    with pytest.raises(InputError, match=r"low = 2\.0: must lie below"):
+        QrDqn(0.1, low=2.0, high=1.0)
 
 
 @needs_sb3
@@ -101,8 +167,12 @@ def test_gymnasium_environments_and_rows():
 
     rows = []
     learner = QrDqn(0.1, hidden=(8,), quantiles=5, report=20)
-    policy = learner.train(gymnasium.make("CartPole-v1"), 50, 0, lambda row, _: rows.append(row))
-    assert [row["episodes"] for row in rows] == [20, 40, 50]
+    policy = learner.train(gymnasium.make("CartPole-v1"), 150, 0, lambda row, _: rows.append(row), horizon=30)
+    ends = [row["episodes"] for row in rows]
+    assert len(ends) > 3
+    assert (np.diff([0, *ends[:-1]]) >= 20).all()
+    assert (np.diff([0, *ends]) < 25).all()
+    assert ends[-1] == 150
     assert policy.act(0, np.zeros((3, 4)), policy.start(3)).shape == (3,)
 
 

@@ -14,9 +14,12 @@ from tailrank.rivals_rich.rolling import roll
 SMALL = {
     "policy-gradient": {"batch": 64, "soft": True},
     "qr-dqn": {"quantiles": 8, "hidden": (8,), "report": 50, "batch": 16},
+    "c51": {"quantiles": 11, "hidden": (8,), "report": 50, "batch": 16, "low": 0.0, "high": 1.0},
     "bins": {"batch": 40, "projections": 3},
 }
-EACH = pytest.mark.parametrize("name", [pytest.param(n, marks=needs_sb3) if n == "qr-dqn" else n for n in RIVALS])
+EACH = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=needs_sb3) if n in ("qr-dqn", "c51") else n for n in RIVALS]
+)
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
 
 
@@ -73,7 +76,7 @@ def test_bad_input(name):
     with pytest.raises(InputError, match="tau"):
         RIVALS[name](1.5)
     with pytest.raises(InputError, match="episodes = 0"):
-        RIVALS[name](0.1).train(Lock(), 0, 0)
+        RIVALS[name](0.1, **SMALL[name]).train(Lock(), 0, 0)
 
 
 def test_roll_keeps_the_rules():

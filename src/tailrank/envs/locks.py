@@ -5,6 +5,10 @@ leads to latent 0 or 1 with probability 1/2 each; every other action leads to th
 leaves. Leaving the chain pays a little (`bait` with probability 1/2), staying pays nothing until the last
 step, where the right action pays `safe` surely and the next action pays `risky` or, with probability
 `crash`, nothing. The actions of the last step, like all rewards, are known to a learner; the way is not.
+
+With `split` p other than 1/2 the right action changes the latent with probability p only, and the first step has a
+second right action, the next one, which changes it with probability 1 - p. Then, unlike in the lock itself, the
+latents differ in where they come from, which is what some decoders live on (`learners.pcid`).
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ def risky_lock(
     risky: float = 1.0,
     crash: float = 0.1,
     bait: float = 0.1,
+    split: float = 0.5,
     seed: int = 0,
 ) -> Episodic:
     """The lock with `n_states` observations a step, shared out evenly over the latents at random by `seed`.
@@ -42,19 +47,25 @@ def risky_lock(
     H, A = checks.whole(horizon, "horizon", 2), checks.whole(n_actions, "n_actions", 2)
     S = checks.whole(n_states, "n_states", 3)
     _check_payoffs(safe, risky, crash, bait)
+    if not 0.0 < checks.number(split, "split") < 1.0:
+        raise InputError(f"split = {split}: must lie between 0 and 1")
+    twin = split != 0.5
     rng = np.random.default_rng(seed)
     right = rng.integers(A, size=(H, 2))
     group = tuple(rng.permutation(np.arange(S) % 3) for _ in range(H))
-    shared = tuple(_step(A, (a, b)) for a in range(A) for b in range(A))
-    steps = tuple(shared[a * A + b] for a, b in right[:-1])
-    rewards = _rewards(right, A, safe, risky, crash, bait)
+    pairs = [(a, b) for a in range(A) for b in range(A)]
+    shared = tuple(_step(A, pair, split) for pair in pairs)
+    first = tuple(_step(A, pair, split, twin=True) for pair in pairs) if twin else shared
+    candidates = (first, *(shared,) * (H - 2))
+    steps = tuple(models[a * A + b] for models, (a, b) in zip(candidates, right[:-1], strict=True))
+    rewards = _rewards(right, A, safe, risky, crash, bait, twin)
     return Episodic(
         name="risky-lock",
         truth=product_mdp(steps, rewards, start=0),
         rewards=rewards,
         model=LowRankModel(steps, group),
         start=int(np.flatnonzero(group[0] == 0)[0]),
-        candidates=(shared,) * (H - 1),
+        candidates=candidates,
         optimum=lambda tau: cvar_star(tau, safe=safe, risky=risky, crash=crash, bait=bait),
     )
 
@@ -86,15 +97,23 @@ def reward_table(laws: list[dict[float, float]], horizon: int) -> tuple[BudgetGr
     return BudgetGrid(grid.unit, (Fraction(0),) * horizon, "exact"), table
 
 
-def _step(A: int, right: tuple[int, int]) -> StepModel:
+def _step(A: int, right: tuple[int, int], split: float, *, twin: bool = False) -> StepModel:
+    """twin: the action after the right one is right, too."""
     phi = np.zeros((3, A, 3))
     phi[:, :, BAD] = 1.0
     for g in GOOD:
-        phi[g, right[g]] = (0.5, 0.5, 0.0)
+        phi[g, right[g]] = _moves(g, split)
+        if twin:
+            phi[g, (right[g] + 1) % A] = _moves(g, 1.0 - split)
     return StepModel(phi, np.eye(3))
 
 
-def _rewards(right: np.ndarray, A: int, safe: float, risky: float, crash: float, bait: float) -> RewardLaw:
+def _moves(g: int, split: float) -> tuple[float, float, float]:
+    """Where a right action leads from good latent g."""
+    return (split, 1.0 - split, 0.0) if g else (1.0 - split, split, 0.0)
+
+
+def _rewards(right: np.ndarray, A: int, safe: float, risky: float, crash: float, bait: float, twin: bool) -> RewardLaw:
     H = len(right)
     nothing, lure, sure, gamble = range(4)
     risk: dict[float, float] = {0.0: crash, risky: 1.0 - crash}
@@ -103,6 +122,8 @@ def _rewards(right: np.ndarray, A: int, safe: float, risky: float, crash: float,
     which[:, BAD] = nothing
     for g in GOOD:
         which[np.arange(H), g, right[:, g]] = nothing
+        if twin:
+            which[0, g, (right[0, g] + 1) % A] = nothing
         which[-1, g, right[-1, g]] = sure
         which[-1, g, (right[-1, g] + 1) % A] = gamble
     return RewardLaw(grid, laws, which)

@@ -141,11 +141,10 @@ class RunConfig:
             if self.rival:
                 self._check_rival()
                 return
-            if self.algorithm != "ela":
+            if self.algorithm not in ("ela", "ella"):
                 rivals = ", ".join(RIVALS)
-                raise InputError(
-                    f"algorithm = {self.algorithm!r}: from observations learn ela (it plans exactly) and {rivals}"
-                )
+                raise InputError(f"algorithm = {self.algorithm!r}: from observations learn ela, ella and {rivals}")
+            self._check_learner()
             if self.model in MODELS:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.policy import BudgetPolicy
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -40,3 +42,41 @@ class Cells:
         digits = np.floor((features @ self.directions - self.low) / self.width)
         digits = np.clip(digits, 0, self.count - 1).astype(np.uint64)
         return np.asarray((digits * self.mixers).sum(axis=1, dtype=np.uint64))
+
+
+@dataclass(frozen=True)
+class CellPolicy:
+    """A `Policy` on features through the known cells of every step, [H] of sorted hashes; memory is the budget.
+
+    In a cell that was never seen the action is an arbitrary one that the hash fixes.
+    """
+
+    cells: Cells
+    known: list[np.ndarray]
+    inner: BudgetPolicy
+    n_actions: int
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.known)
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return self.inner.start(n)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] for features [n, m]."""
+        keys, known = self.cells.keys(states), self.known[h]
+        arbitrary = ((keys >> np.uint64(20)) % np.uint64(self.n_actions)).astype(np.int64)
+        if known.size == 0:
+            return arbitrary
+        place = np.minimum(np.searchsorted(known, keys), known.size - 1)
+        return np.where(known[place] == keys, self.inner.act(h, place, memory), arbitrary)
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """The budget less the reward."""
+        return self.inner.update(h, states, actions, rewards, next_states, memory)

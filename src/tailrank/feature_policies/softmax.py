@@ -8,7 +8,7 @@ nothing but NumPy is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -82,33 +82,17 @@ class Network:
         return found
 
 
-@dataclass
-class Adam:
-    """Adam (Kingma and Ba 2015), upwards."""
-
-    rate: float
-    memory: tuple[float, float] = (0.9, 0.999)
-    moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    steps: int = 0
-
-    def climb(self, weights: list[np.ndarray], gradient: list[np.ndarray]) -> None:
-        """Move `weights` in place along `gradient`."""
-        if not self.moments:
-            self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
-        self.steps += 1
-        first, second = (1.0 - b**self.steps for b in self.memory)
-        for w, g, (m, v) in zip(weights, gradient, self.moments, strict=True):
-            m += (1.0 - self.memory[0]) * (g - m)
-            v += (1.0 - self.memory[1]) * (g**2 - v)
-            w += self.rate * (m / first) / (np.sqrt(v / second) + 1e-8)
-
-
 @dataclass(frozen=True)
 class SoftmaxPolicy:
     """A `Policy` on features: draws from the network with `rng`, or without it plays the likeliest action."""
 
     network: Network
     rng: np.random.Generator | None = None
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.network.head)
 
     def start(self, n: int) -> np.ndarray:
         """Nothing to remember: zeros [n]."""

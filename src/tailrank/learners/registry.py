@@ -132,6 +132,56 @@ def _linear(recipe: Recipe) -> dict[str, Any]:
     return {"scale": recipe.scale(0.01), "lam": lam, "batch": recipe.batch} | recipe.extra
 
 
+def _cvar_q(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.cvar_q import CvarQ
+
+    return CvarQ(recipe.tau, batch=recipe.batch, **recipe.extra)
+
+
+def _gradient(recipe: Recipe, env: Episodic, **more: Any) -> Learner:
+    from tailrank.learners.cvar_pg import CvarGradient
+
+    return CvarGradient(recipe.tau, **(more | recipe.extra))
+
+
+def _pcid(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.pcid import PCID
+
+    return PCID(recipe.tau, **recipe.extra)
+
+
+def _augmented(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.augmented import rep_ucb_augmented
+
+    return rep_ucb_augmented(
+        recipe.tau, recipe.choice(env).name, recipe.schedule, collect=recipe.collect or "rollins", batch=recipe.batch,
+        growth=recipe.growth,
+    )  # fmt: skip
+
+
+def _flambe(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.flambe import flambe
+
+    given: dict[str, Any] = {"share": recipe.share, "batch": recipe.batch, "growth": recipe.growth}
+    return flambe(recipe.tau, recipe.choice(env), collect=recipe.collect or "rollins", **given, **recipe.extra)  # type: ignore[arg-type]
+
+
+def _olive(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.olive import olive
+
+    return olive(recipe.tau, **recipe.extra)
+
+
+def _witness(recipe: Recipe, env: Episodic) -> Learner:
+    from tailrank.learners.witness import witness
+
+    return witness(recipe.tau, **recipe.extra)
+
+
+def _estimates(recipe: Recipe, horizon: int) -> int:
+    return 2 * int(recipe.extra.get("episodes", 200))
+
+
 def _collections(recipe: Recipe, horizon: int) -> int:
     return 1 if recipe.collect in ("episode", "plan", "uniform") else horizon
 
@@ -148,6 +198,22 @@ ALGORITHMS: dict[str, Algorithm] = {
     "rep-ucb": Algorithm(
         "Rep-UCB (Uehara et al. 2022): ELA for the mean", lambda r, env: _low_rank(r, env, aim=1.0), LOW_RANK,
         episodes_each=_collections,
+    ),
+    "rep-ucb-augmented": Algorithm(
+        "Rep-UCB on the budget-augmented MDP, for the tail", _augmented,
+        tuple(s for s in LOW_RANK if s not in ("rank", "share")), episodes_each=_collections,
+    ),
+    "flambe": Algorithm(
+        "FLAMBE (Agarwal et al. 2020): explores without rewards", _flambe,
+        ("model", "rank", "collect", "share", "batch", "growth"), ("beta",), _collections,
+    ),
+    "olive": Algorithm(
+        "OLIVE (Jiang et al. 2017): eliminates value functions, tiny classes only", _olive, (),
+        ("epsilon", "episodes", "delta"), _estimates,
+    ),
+    "witness": Algorithm(
+        "the witness-rank algorithm (Sun et al. 2019): eliminates models, tiny classes only", _witness, (),
+        ("epsilon", "episodes", "delta"), _estimates,
     ),
     "greedy": Algorithm("ELA without bonus", _greedy, LOW_RANK, episodes_each=_collections),
     "uniform": Algorithm(
@@ -170,6 +236,24 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("switch", "points"),
     ),
     "bastani": Algorithm("the optimistic learner of Bastani et al. (2022)", _bastani),
+    "cvar-q": Algorithm(
+        "CVaR Q-learning (Stanko and Macek 2019)", _cvar_q, ("batch",), ("epsilon", "optimistic")
+    ),
+    "policy-gradient": Algorithm(
+        "CVaR policy gradient (Tamar et al. 2015) on tables", _gradient, (),
+        ("per_update", "rate", "budgets", "soft", "track", "track_rate", "sampling", "variance_reduction"),
+        lambda recipe, horizon: int(recipe.extra.get("per_update", 200)),
+    ),
+    "actor-critic": Algorithm(
+        "CVaR actor-critic (Chow and Ghavamzadeh 2014) on tables",
+        lambda r, env: _gradient(r, env, critic_rate=0.1), (),
+        ("per_update", "rate", "budgets", "soft", "critic_rate", "track_rate"),
+        lambda recipe, horizon: int(recipe.extra.get("per_update", 200)),
+    ),
+    "pcid": Algorithm(
+        "PCID (Du et al. 2019): block MDPs decoded step by step", _pcid, (), ("samples", "radius", "latents"),
+        lambda recipe, horizon: horizon * int(recipe.extra.get("samples", 100)),
+    ),
 }  # fmt: skip
 
 

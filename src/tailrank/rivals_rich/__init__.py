@@ -2,18 +2,36 @@
 
 All are made as `RIVALS[name](tau, ...)` and trained as `.train(simulator, episodes, seed, callback=None)`, which
 returns a policy on features and calls `callback(row, policy)` with rows {episodes, cvar, mean} of the episodes
-played since the last row.
+played since the last row; or update by update, see `rolling.Rival`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import Any
 
 from tailrank.rivals_rich.bins import Bins
 from tailrank.rivals_rich.policy_gradient import PolicyGradient
 from tailrank.rivals_rich.qr_dqn import QrDqn
 from tailrank.rivals_rich.rolling import Rival
 
-RIVALS: dict[str, Callable[..., Rival]] = {"policy-gradient": PolicyGradient, "qr-dqn": QrDqn, "bins": Bins}
+RIVALS: dict[str, Callable[..., Rival]] = {
+    "policy-gradient": PolicyGradient,
+    "qr-dqn": QrDqn,
+    "c51": partial(QrDqn, head="categories", quantiles=51),
+    "bins": Bins,
+}
 
-__all__ = ["RIVALS", "Bins", "PolicyGradient", "QrDqn", "Rival"]
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """What can be set in a rival, beside tau."""
+    made: Any = RIVALS[name]
+    fixed = made.keywords if isinstance(made, partial) else {}
+    kind: Any = made.func if isinstance(made, partial) else made
+    hidden = {"tau", *(key for key in fixed if key == "head")}
+    return tuple(f.name for f in fields(kind) if f.name not in hidden)
+
+
+__all__ = ["RIVALS", "Bins", "PolicyGradient", "QrDqn", "Rival", "settings_of"]

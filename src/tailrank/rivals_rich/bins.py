@@ -15,18 +15,19 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from tailrank import bellman, checks
+from tailrank.feature_policies.cells import CellPolicy, Cells
 from tailrank.grid import BudgetGrid, exact_grid, rounded_grid
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.exact import Curve
 from tailrank.policy import BudgetPolicy, Policy
 from tailrank.protocols import Simulator
-from tailrank.rivals_rich.cells import Cells
-from tailrank.rivals_rich.rolling import Batch, Callback, roll
+from tailrank.rivals_rich.rolling import Batch, Callback, Row, roll, trained
 from tailrank.streams import Streams
 
 MOST_LEVELS = 200
@@ -59,23 +60,52 @@ class Bins:
         if checks.number(self.most, "most") <= 0:
             raise checks.InputError(f"most = {self.most}: must be positive")
 
+    stored: ClassVar[bool] = True
+
+    @property
+    def each(self) -> int:
+        """Episodes an update."""
+        return self.batch
+
+    def init(self, simulator: Simulator, seed: int, total: int) -> Counted:
+        """Nothing seen."""
+        return Counted(Streams(seed), simulator.n_actions, total)
+
+    def step(self, progress: Counted, simulator: Simulator) -> Row:
+        """A batch of episodes with the optimistic plan; the first with random actions, which lay out the cells."""
+        k, streams = len(progress.seen), progress.streams
+        n = min(self.batch, progress.total - progress.played)
+        policy: Policy = Anything(progress.n_actions, streams.planner(0))
+        if progress.cells is not None:
+            policy = self._plan(progress.seen, progress.cells, progress.n_actions, optimistic=True)
+        batch = roll(simulator, policy, streams.train_seeds(k, n))
+        if progress.cells is None:
+            shown = batch.features[:-1][batch.alive]
+            progress.cells = Cells.of(shown, self.projections, self.cells, streams.oracle(0))
+        progress.seen.append(Seen.of(batch, progress.cells))
+        progress.played, progress.steps = progress.played + n, progress.steps + int(batch.alive.sum())
+        return batch.row(progress.played, self.tau)
+
+    def policy(self, progress: Counted) -> Policy:
+        """The plan with the bonus taken off."""
+        if progress.cells is None:
+            return Anything(progress.n_actions, progress.streams.planner(0))
+        return self._plan(progress.seen, progress.cells, progress.n_actions, optimistic=False)
+
+    def restored(self, progress: Counted, arrays: dict[str, np.ndarray]) -> Counted:
+        """The progress in a checkpoint."""
+        played, steps, count = (int(x) for x in arrays["counters"])
+        cells = Cells(
+            arrays["cells.directions"], arrays["cells.low"], arrays["cells.width"], count, arrays["cells.mixers"]
+        )
+        ends = np.cumsum(arrays["sizes"])[:-1]
+        parts = zip(*(np.split(arrays[f"seen.{name}"], ends, axis=1) for name in SEEN), strict=True)
+        seen = [Seen(*part) for part in parts]
+        return Counted(progress.streams, progress.n_actions, progress.total, cells, seen, played, steps)
+
     def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
         """The policy after `episodes` episodes, a row after every batch."""
-        total, streams, k, played = checks.whole(episodes, "episodes"), Streams(seed), 0, 0
-        cells: Cells | None = None
-        policy: Policy = Anything(simulator.n_actions, streams.planner(0))
-        seen: list[Seen] = []
-        while played < total:
-            n = min(self.batch, total - played)
-            batch = roll(simulator, policy, streams.train_seeds(k, n))
-            if cells is None:
-                cells = Cells.of(batch.features[:-1][batch.alive], self.projections, self.cells, streams.oracle(0))
-            seen.append(Seen.of(batch, cells))
-            policy = self._plan(seen, cells, simulator.n_actions, optimistic=True)
-            played, k = played + n, k + 1
-            if callback is not None:
-                callback(batch.row(played, self.tau), self._plan(seen, cells, simulator.n_actions, optimistic=False))
-        return self._plan(seen, cells, simulator.n_actions, optimistic=False)  # type: ignore[arg-type]
+        return trained(self, simulator, episodes, seed, callback)
 
     def _plan(self, parts: list[Seen], cells: Cells, A: int, *, optimistic: bool) -> CellPolicy:
         seen = Seen.joined(parts)
@@ -132,8 +162,33 @@ class Seen:
     @classmethod
     def joined(cls, parts: list[Seen]) -> Seen:
         """All parts in one."""
-        names = ("keys", "actions", "rewards", "alive")
-        return cls(*(np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names))
+        return cls(*(np.concatenate([getattr(p, name) for p in parts], axis=1) for name in SEEN))
+
+
+SEEN = ("keys", "actions", "rewards", "alive")
+
+
+@dataclass
+class Counted:
+    """Where the counting stands; total: the episodes that will be played."""
+
+    streams: Streams
+    n_actions: int
+    total: int
+    cells: Cells | None = None
+    seen: list[Seen] = field(default_factory=list)
+    played: int = 0
+    steps: int = 0
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        if self.cells is None:
+            return {}
+        joined = Seen.joined(self.seen)
+        arrays = {f"seen.{name}": getattr(joined, name) for name in SEEN}
+        arrays |= {f"cells.{name}": getattr(self.cells, name) for name in ("directions", "low", "width", "mixers")}
+        arrays["sizes"] = np.array([part.keys.shape[1] for part in self.seen])
+        return arrays | {"counters": np.array([self.played, self.steps, self.cells.count])}
 
 
 def _count(
@@ -173,39 +228,6 @@ def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.n
         actions=result.actions,
         elsewhere=np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64),
     )
-
-
-@dataclass(frozen=True)
-class CellPolicy:
-    """A `Policy` on features through the known cells of every step, [H] of sorted hashes; memory is the budget.
-
-    In a cell that was never seen the action is an arbitrary one that the hash fixes.
-    """
-
-    cells: Cells
-    known: list[np.ndarray]
-    inner: BudgetPolicy
-    n_actions: int
-
-    def start(self, n: int) -> np.ndarray:
-        """The starting budget, n times."""
-        return self.inner.start(n)
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Actions [n] for features [n, m]."""
-        keys, known = self.cells.keys(states), self.known[h]
-        arbitrary = ((keys >> np.uint64(20)) % np.uint64(self.n_actions)).astype(np.int64)
-        if known.size == 0:
-            return arbitrary
-        place = np.minimum(np.searchsorted(known, keys), known.size - 1)
-        return np.where(known[place] == keys, self.inner.act(h, place, memory), arbitrary)
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        """The budget less the reward."""
-        return self.inner.update(h, states, actions, rewards, next_states, memory)
 
 
 @dataclass(frozen=True)

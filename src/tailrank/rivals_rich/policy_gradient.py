@@ -23,16 +23,16 @@ Options and departures:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from tailrank import checks
+from tailrank.ascent import Adam, Tracker, soft_level, tail_weights
+from tailrank.feature_policies.softmax import Network, SoftmaxPolicy
 from tailrank.policy import Policy
 from tailrank.protocols import Simulator
-from tailrank.risk import var
-from tailrank.rivals_rich.networks import Adam, Network, SoftmaxPolicy
-from tailrank.rivals_rich.rolling import Batch, Callback, roll
+from tailrank.rivals_rich.rolling import Batch, Callback, Row, roll, trained
 from tailrank.streams import Streams
 
 Track = Literal["batch", "lagrangian"]
@@ -67,64 +67,73 @@ class PolicyGradient:
         for size in self.hidden:
             checks.whole(size, "hidden")
 
-    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
-        """The policy after `episodes` episodes, a row after every update."""
-        total, streams = checks.whole(episodes, "episodes"), Streams(seed)
+    stored: ClassVar[bool] = True
+
+    @property
+    def each(self) -> int:
+        """Episodes an update."""
+        return self.batch
+
+    def init(self, simulator: Simulator, seed: int, total: int) -> Climb:
+        """Uniform actions."""
+        streams = Streams(seed)
         network = Network.fresh(
             simulator.n_features, simulator.horizon, simulator.n_actions, self.hidden, streams.oracle(0)
         )
-        adam, tracked, played = Adam(self.rate), Tracker(self.track_rate), 0
-        while played < total:
-            n, k = min(self.batch, total - played), adam.steps
-            batch = roll(simulator, SoftmaxPolicy(network, streams.planner(k)), streams.train_seeds(k, n))
-            tau = self.level(played / total)
-            quantile = tracked.move(batch.returns, tau) if self.track == "lagrangian" else None
-            weights = tail_weights(batch.returns, tau, quantile, self.variance_reduction)
-            adam.climb(network.weights, gradient(network, batch, weights / n, self.entropy))
-            played += n
-            if callback is not None:
-                callback(batch.row(played, self.tau), SoftmaxPolicy(network.copy()))
-        return SoftmaxPolicy(network)
+        return Climb(network, Adam(self.rate), Tracker(self.track_rate), streams, total)
+
+    def step(self, progress: Climb, simulator: Simulator) -> Row:
+        """A batch of episodes and a step along its gradient."""
+        network, adam, streams = progress.network, progress.adam, progress.streams
+        n, k = min(self.batch, progress.total - progress.played), adam.steps
+        batch = roll(simulator, SoftmaxPolicy(network, streams.planner(k)), streams.train_seeds(k, n))
+        tau = self.level(progress.played / progress.total)
+        quantile = progress.tracked.move(batch.returns, tau) if self.track == "lagrangian" else None
+        weights = tail_weights(batch.returns, tau, quantile, self.variance_reduction)
+        adam.climb(network.weights, gradient(network, batch, weights / n, self.entropy))
+        progress.played, progress.steps = progress.played + n, progress.steps + int(batch.alive.sum())
+        return batch.row(progress.played, self.tau)
+
+    def policy(self, progress: Climb) -> Policy:
+        """The likeliest actions."""
+        return SoftmaxPolicy(progress.network.copy())
+
+    def restored(self, progress: Climb, arrays: dict[str, np.ndarray]) -> Climb:
+        """The progress in a checkpoint."""
+        for i, w in enumerate(progress.network.weights):
+            w[...] = arrays[f"network.{i}"]
+        adam, tracked = progress.adam.from_arrays(arrays), progress.tracked.from_arrays(arrays)
+        played, steps = (int(x) for x in arrays["counters"])
+        return Climb(progress.network, adam, tracked, progress.streams, progress.total, played, steps)
+
+    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
+        """The policy after `episodes` episodes, a row after every update."""
+        return trained(self, simulator, episodes, seed, callback)
 
     def level(self, done: float) -> float:
         """The tau in use when the fraction `done` of the episodes has been played."""
         if not self.soft:
             return self.tau
-        return max(self.tau, 1.0 - (1.0 - self.tau) * done / self.soft_fraction)
+        return soft_level(self.tau, done / self.soft_fraction)
 
 
 @dataclass
-class Tracker:
-    """The quantile v by stochastic approximation: v += step_k (tau - share of returns at most v)."""
+class Climb:
+    """Where the ascent stands; total: the episodes that will be played."""
 
-    rate: float
-    value: float | None = None
-    low: float = np.inf
-    high: float = -np.inf
+    network: Network
+    adam: Adam
+    tracked: Tracker
+    streams: Streams
+    total: int
+    played: int = 0
     steps: int = 0
 
-    def move(self, returns: np.ndarray, tau: float) -> float:
-        """v before it is told of these returns [n] (of the first ones: their quantile), then moved.
-
-        Steps fall as k^-0.55 and are in ranges of the returns seen.
-        """
-        self.low, self.high = min(self.low, float(returns.min())), max(self.high, float(returns.max()))
-        before = var(returns, tau) if self.value is None else self.value
-        self.steps += 1
-        step = self.rate * (self.high - self.low) * self.steps**-0.55
-        moved = before + step * (tau - float((returns <= before).mean()))
-        self.value = float(np.clip(moved, self.low, self.high))
-        return before
-
-
-def tail_weights(
-    returns: np.ndarray, tau: float, quantile: float | None = None, variance_reduction: bool = False
-) -> np.ndarray:
-    """-(v - R)^+ / tau of returns [n], [n]; v is `quantile`, by default the returns' own."""
-    v = var(returns, tau) if quantile is None else quantile
-    weights = -np.maximum(v - returns, 0.0) / tau
-    n = weights.size
-    return (weights - weights.mean()) * (n / (n - 1)) if variance_reduction and n > 1 else weights
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = {f"network.{i}": w for i, w in enumerate(self.network.weights)}
+        arrays["counters"] = np.array([self.played, self.steps])
+        return arrays | self.adam.to_arrays() | self.tracked.to_arrays()
 
 
 def gradient(network: Network, batch: Batch, weights: np.ndarray, entropy: float = 0.0) -> list[np.ndarray]:

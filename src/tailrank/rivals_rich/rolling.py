@@ -1,16 +1,18 @@
 """Playing a policy on features in a `Simulator`, and what every rival offers.
 
-Arrays are step by step: [H, n] for n episodes.
+A rival goes on update by update (`init`, `step`, `policy`); `train` is the loop. Arrays are step by step: [H, n] for
+n episodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from tailrank import checks
 from tailrank.policy import Policy
 from tailrank.protocols import Simulator
 from tailrank.risk import cvar
@@ -20,12 +22,65 @@ Row = dict[str, float | int]
 Callback = Callable[[Row, Policy], None]
 
 
+class Progress(Protocol):
+    """Where a rival stands; it is changed by `step`."""
+
+    played: int
+    """Episodes."""
+    steps: int
+    """Steps of them."""
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint: everything that the next update depends on, if the rival is `stored`."""
+        ...
+
+
 class Rival(Protocol):
     """A learner that only plays episodes. Its first setting is tau."""
 
-    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
-        """The policy learned from this many episodes; `callback` sees rows {episodes, cvar, mean} on the way."""
+    @property
+    def stored(self) -> bool:
+        """Whether it can go on from a checkpoint; one that cannot plays everything again."""
         ...
+
+    @property
+    def each(self) -> int:
+        """Episodes an update."""
+        ...
+
+    def init(self, simulator: Simulator, seed: int, total: int) -> Any:
+        """Before the first update; total: the episodes that will be played."""
+        ...
+
+    def step(self, progress: Any, simulator: Simulator) -> Row:
+        """One update; the row {episodes, cvar, mean} of the episodes that were played for it."""
+        ...
+
+    def policy(self, progress: Any) -> Policy:
+        """The policy as it would be returned now."""
+        ...
+
+    def restored(self, progress: Any, arrays: dict[str, np.ndarray]) -> Any:
+        """The progress in a checkpoint, given a fresh one of the same run."""
+        ...
+
+    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
+        """The policy learned from this many episodes; `callback` sees every row and the policy then."""
+        ...
+
+
+def trained(
+    rival: Any, simulator: Any, episodes: int, seed: int, callback: Callback | None, **more: Any
+) -> Policy:  # fmt: skip
+    """Update after update of a `Rival` until `episodes` were played; more: for its `init`."""
+    total = checks.whole(episodes, "episodes")
+    progress = rival.init(simulator, seed, total, **more)
+    while progress.played < total:
+        row = rival.step(progress, simulator)
+        if callback is not None:
+            callback(row, rival.policy(progress))
+    policy: Policy = rival.policy(progress)
+    return policy
 
 
 @dataclass(frozen=True)

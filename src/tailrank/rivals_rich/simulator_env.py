@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tailrank.checks import InputError
+from tailrank.feature_policies.distributional import with_step
 from tailrank.protocols import Simulator
 
 
@@ -66,11 +67,3 @@ class FiniteHorizon(gymnasium.Wrapper[np.ndarray, np.int64, np.ndarray, np.int64
         self._h += 1
         over = terminated or truncated or self._h == self.horizon
         return with_step(observation[None], self._h, self.horizon)[0], float(reward), over, False, info
-
-
-def with_step(features: np.ndarray, h: int, horizon: int) -> np.ndarray:
-    """Features [n, m] and the step as one of H indicators, [n, m + H] (after the last step: none), float32."""
-    steps = np.zeros((len(features), horizon))
-    if h < horizon:
-        steps[:, h] = 1.0
-    return np.concatenate([features, steps], axis=1).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Policies on features that the rivals of `rivals_rich` learn; all can be saved and loaded (`files`)."""
