@@ -157,7 +157,7 @@ class RunConfig:
         has = ALGORITHMS[self.algorithm].settings
         for name in LOW_RANK:
             if name not in has and getattr(self, name) != DEFAULTS[name]:
-                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {', '.join(has)}")
+                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {', '.join(has) or 'no such settings'}")
         self._check_learner()
         for name in OBSERVING:
             value = getattr(self, name)

@@ -12,6 +12,7 @@ are counted from zero here: the paper's D_h is `seen` of step h - 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -97,6 +98,30 @@ class State:
         return State(k, rounds, episodes, walked, seen, self.group, plan, model)
 
 
+Act = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""Actions [n] at a step of episodes [n] that are in groups [n] with budgets [n]."""
+RollIn = Callable[[State, Episodic, np.ndarray, np.random.Generator], Act | None]
+"""How episodes are played before their uniform actions begin, which is at the steps [n] given (None: no other)."""
+Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+"""The number under which groups [n] with budgets [n] are counted, of C budgets; it grows with both."""
+
+
+def last_plan(state: State, env: Episodic, uniform_from: np.ndarray, rng: np.random.Generator) -> Act | None:
+    """Every episode follows the last plan."""
+    plan = state.plan
+    return None if plan is None else lambda h, episodes, groups, budgets: plan.act(h, groups, budgets)
+
+
+def by_group(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndarray:
+    """Transitions are counted from group to group, whatever the budget."""
+    return groups
+
+
+def promised(plan: LatentPlan, env: Episodic) -> float:
+    """The objective of a plan in the units of the rewards."""
+    return float(env.rewards.grid.value(0)) + plan.objective * float(env.rewards.grid.unit)
+
+
 @dataclass(frozen=True)
 class ELA:
     """Algorithm 1 with its settings. With other parts it is many of its rivals: see `learners.registry`.
@@ -106,6 +131,7 @@ class ELA:
     it; "plan" and "uniform" play one whole episode with the plan, or with uniform actions.
     share: pool the data of all steps (for a time-homogeneous MDP). batch: collections between two fits; growth: at
     least this share of all collections so far. aim: the tail that is planned for, if it is not tau (1: the mean).
+    roll_in: what is played before the uniform actions. counted: what transitions are counted between.
     rewards: "learned" with a `Discriminative` oracle, which learns from observations (see `learn`).
     """
 
@@ -120,6 +146,8 @@ class ELA:
     bonus: BonusRule = field(default=elliptical)
     aim: float | None = None
     growth: float = 0.0
+    roll_in: RollIn = field(default=last_plan)
+    counted: Counted = field(default=by_group)
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
@@ -159,7 +187,8 @@ class ELA:
         """No data, uniform actions (lines 1-3); raises where the oracle does not fit the environment."""
         self.finite.make(env)
         group = env.group if self.decoder else (np.arange(env.n_states),) * env.horizon
-        sizes = [int(g.max()) + 1 for g in group]
+        C = env.rewards.n_budgets
+        sizes = [int(self.counted(g.max(), np.array(C - 1), C)) + 1 for g in group]
         return State(0, 0, 0, 0, Seen.empty(sizes, env.n_actions, sparse=self.finite.sparse), group)
 
     def step(self, state: State, env: Episodic, streams: Streams) -> tuple[State, Info]:
@@ -174,7 +203,7 @@ class ELA:
         plan = self.planner(problem, bonus, streams.planner(k))  # lines 15-16
         paid = np.concatenate([b.ravel() for b in bonus[: max(env.horizon - 2, 0)]] or [np.zeros(1)])
         info = Info(
-            log_likelihood, plan.objective * float(env.rewards.grid.unit), float(paid.mean()),
+            log_likelihood, promised(plan, env), float(paid.mean()),
             float((paid >= self.schedule.cap_for(env.horizon)).mean()), converged,
         )  # fmt: skip
         return State(
@@ -190,7 +219,7 @@ class ELA:
 
     def _collect(self, state: State, env: Episodic, rounds: int, rng: np.random.Generator) -> tuple[int, int]:
         """Play the episodes of one iteration and count what they show; returns (episodes, steps)."""
-        H, A, seen, group = env.horizon, env.n_actions, state.seen, state.group
+        H, A, C, seen, group = env.horizon, env.n_actions, env.rewards.n_budgets, state.seen, state.group
         # Episode u follows the plan before step u and is uniform from then on; u = -1 belongs to D~ only.
         if self.collect in ("plan", "uniform"):
             uniform_from = np.full(rounds, H if self.collect == "plan" else -H)
@@ -201,6 +230,7 @@ class ELA:
         n = uniform_from.size
         states = env.reset(n, rng)
         budgets = np.full(n, 0 if state.plan is None else state.plan.budget, dtype=np.int64)
+        follow = self.roll_in(state, env, uniform_from, rng)
         walked = 0
         for h in range(H - 1):
             # Two uniform steps, then nothing more is learned: as printed an episode stops there.
@@ -210,17 +240,18 @@ class ELA:
             here = group[h][states[live]]
             actions = rng.integers(0, A, size=live.size)
             follows = h < uniform_from[live]
-            if state.plan is not None and follows.any():
-                actions[follows] = state.plan.act(h, here[follows], budgets[live[follows]])
+            if follow is not None and follows.any():
+                actions[follows] = follow(h, live[follows], here[follows], budgets[live[follows]])
             reward, after = env.step(h, states[live], actions, rng)
-            budgets[live] = env.rewards.charge(h, reward, budgets[live])
+            left = env.rewards.charge(h, reward, budgets[live])
+            met, then = self.counted(here, budgets[live], C), self.counted(group[h + 1][after], left, C)
             in_d, in_both = uniform_from[live] == h, uniform_from[live] == h - 1
             if self.collect != "printed":
                 in_d = in_d | follows | (uniform_from[live] == -H)
             for chosen, covariance in ((in_d, True), (in_both, False)):
                 if chosen.any():
-                    seen.add(h, here[chosen], actions[chosen], group[h + 1][after[chosen]], covariance=covariance)
-            states[live] = after
+                    seen.add(h, met[chosen], actions[chosen], then[chosen], covariance=covariance)
+            states[live], budgets[live] = after, left
             walked += live.size
         return n, walked
 

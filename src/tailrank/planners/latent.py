@@ -10,7 +10,7 @@ found by looking at all of them (Algorithm 1, lines 15-16). On finite groups the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,12 @@ class LatentPlan:
     budget: int
     objective: float
     curve: np.ndarray
+
+    def at(self, tau: float) -> LatentPlan:
+        """The same policy with the budget that is best for this tail (the smallest of them): no new induction."""
+        objective = np.arange(self.curve.size) - self.curve / tau
+        best = int(np.argmax(objective >= objective.max() - 1e-11 * objective.size))
+        return replace(self, budget=best, objective=float(objective[best]))
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""
@@ -94,9 +100,7 @@ def plan_latent(
         actions.append(chosen)
         after = values
     curve = after[start]  # type: ignore[index]
-    objective = budgets - curve / tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * C))
-    return LatentPlan(tuple(reversed(actions)), best, float(objective[best]), curve)
+    return LatentPlan(tuple(reversed(actions)), 0, 0.0, curve).at(tau)
 
 
 def law_of_plan(
