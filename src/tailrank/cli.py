@@ -6,25 +6,21 @@ with one line on stderr and exit code 2.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import tailrank
-from tailrank import cli_check, cli_names, cli_plot, cli_report, cli_train
+from tailrank import cli_check, cli_compare, cli_list, cli_names, cli_plot, cli_report, cli_sweep, cli_train
 from tailrank.cli_errors import Failure, Group
+from tailrank.cli_options import collected, print_json, reading_options
+from tailrank.cli_options import read as read_source
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
     from tailrank.plan import Plan
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 NEXT = """\
 tailrank finds the policy with the best CVaR: the mean of its worst returns, at tau = 0.1 of the worst tenth. Try:
@@ -34,6 +30,7 @@ tailrank finds the policy with the best CVaR: the mean of its worst returns, at 
   tailrank report runs/a                                  look at it in a browser
   tailrank evaluate runs/a --episodes 2000                measure it in fresh episodes
   tailrank check CartPole-v1                              is an environment fit for learning?
+  tailrank list                                           all algorithms; sweep and compare set them side by side
 
 tailrank COMMAND --help says more; tailrank --show-completion bash sets up the Tab key.
 """
@@ -64,56 +61,15 @@ def main(ctx: click.Context) -> None:
         click.echo(NEXT, nl=False)
 
 
-def source_options(function: F) -> F:
-    """The options that say how SOURCE is read."""
-    options = (
-        click.option("--horizon", type=int, metavar="H", help="Number of steps."),
-        click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]; 1 if nobody says."),
-        click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
-        click.option(
-            "--index-base", type=click.Choice(["auto", "0", "1"]), default="auto", show_default=True,
-            help="What states and actions in a file are counted from.",
-        ),
-        click.option(
-            "--axis-order", type=click.Choice(["auto", "state-first", "action-first"]), default="auto",
-            show_default=True, help="Order of the axes in an .npz file.",
-        ),
-        click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
-    )  # fmt: skip
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def _read(source: str, options: dict[str, Any]) -> Source:
-    from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
-
-    if source in (*ENVIRONMENTS, *SIMULATORS):
-        raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")
-    names = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
-    return read_mdp(source, **{name: options[name] for name in names})
-
-
-@contextmanager
-def _collected(notes: list[str]) -> Iterator[None]:
-    """Warnings for the user become notes, in the order they came."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        line = " ".join(str(warning.message).split())
-        if line not in notes:
-            notes.append(line)
-
-
 @main.command()
 @click.argument("source")
-@source_options
+@reading_options
 @click.option("--tau", "taus", type=float, multiple=True, default=(0.1,), show_default="0.1", metavar="T",
               help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
-@click.option("--criterion", default="cvar", show_default=True, metavar="cvar|mean|iterated|chow",
+@click.option("--criterion", default="cvar", show_default=True, metavar="cvar|mean|iterated|sampled-iterated|chow",
               help="What the policy optimises.")  # fmt: skip
+@click.option("--samples", type=int, metavar="N", help="Outcomes of each pair for sampled-iterated.  [default: 1000]")
+@click.option("--seed", type=int, metavar="N", help="Seed for sampled-iterated.  [default: 0]")
 @click.option("--tolerance", default="1%", show_default=True, metavar="TOL",
               help="Widest bracket allowed, in reward units or as % of |CVaR|.")  # fmt: skip
 @click.option("--unit", type=float, metavar="U", help="Fixed spacing of budgets instead of the automatic one.")
@@ -130,11 +86,12 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     if options["save"]:
         _check_save(options["save"], len(taus))
     notes: list[str] = []
-    with _collected(notes):
-        read = _read(source, options)
-        limits = {name: options[name] for name in ("tolerance", "unit", "memory", "seconds")}
+    with collected(notes):
+        read = read_source(source, options)
+        limits = {name: options[name] for name in ("tolerance", "unit", "memory", "seconds", "samples", "seed")}
         plans: tuple[Plan, ...] = plan_for(read.mdp, taus, criterion=criterion, **limits)
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
+    notes += [line for line in dict.fromkeys(line for plan in plans for line in plan.notes) if line not in notes]
     if options["save"]:
         from tailrank import storage
 
@@ -142,7 +99,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         storage.save(plans[0], options["save"], info=about)
         notes.append(f"saved to {options['save']}")
     if options["as_json"]:
-        _print_json(_solved(read, plans, criterion, notes, options["frontier"]), notes, options["quiet"])
+        print_json(_solved(read, plans, criterion, notes, options["frontier"]), notes, options["quiet"])
         return
     from tailrank import show as view
 
@@ -175,27 +132,21 @@ def _solved(
     return result
 
 
-def _print_json(result: dict[str, object], notes: list[str], quiet: bool) -> None:
-    for line in () if quiet else notes:
-        click.echo(f"tailrank: note: {line}", err=True)
-    click.echo(json.dumps(result, allow_nan=False))
-
-
 @main.command("import")
 @click.argument("source")
-@source_options
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_(source: str, as_json: bool, **options: Any) -> None:
     """Read SOURCE and say what is in it."""
     notes: list[str] = []
-    with _collected(notes):
-        read = _read(source, options)
+    with collected(notes):
+        read = read_source(source, options)
     notes[:0] = read.notes
     from tailrank import show as view
 
     summary = view.summary(read)
     if as_json:
-        _print_json(summary | {"notes": notes}, notes, quiet=False)
+        print_json(summary | {"notes": notes}, notes, quiet=False)
     else:
         view.described(summary, notes)
 
@@ -203,14 +154,14 @@ def import_(source: str, as_json: bool, **options: Any) -> None:
 @main.command()
 @click.argument("source")
 @click.argument("path")
-@source_options
+@reading_options
 def export(source: str, path: str, **options: Any) -> None:
     """Write the MDP in SOURCE to PATH (.csv, .json, either also .gz, or .npz)."""
     from tailrank.envs import write_mdp
 
     notes: list[str] = []
-    with _collected(notes):
-        read = _read(source, options)
+    with collected(notes):
+        read = read_source(source, options)
         remarks = write_mdp(read.mdp, path)
     click.echo(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
     for line in (*read.notes, *notes, *remarks):
@@ -220,7 +171,7 @@ def export(source: str, path: str, **options: Any) -> None:
 @main.command()
 @click.argument("policy")
 @click.argument("source", required=False)
-@source_options
+@reading_options
 @click.option("--tau", "taus", type=float, multiple=True, show_default="0.1, or that of the run", metavar="T",
               help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
 @click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
@@ -245,7 +196,7 @@ def evaluate(
     names = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
     wanted = {name: options.pop(name) for name in names}
     notes: list[str] = []
-    with _collected(notes):
+    with collected(notes):
         if os.path.isdir(policy):
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
@@ -254,11 +205,11 @@ def evaluate(
             raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
         else:
             stored = load(policy)
-            task = cli_evaluate.saved(stored.policy, _read(source, options), taus, seed)
+            task = cli_evaluate.saved(stored.policy, read_source(source, options), taus, seed)
         results, said = cli_evaluate.measure(task, **wanted)
     notes[:0] = said
     if as_json:
-        _print_json({"results": results, "notes": notes}, notes, quiet=False)
+        print_json({"results": results, "notes": notes}, notes, quiet=False)
         return
     from tailrank import show as view
 
@@ -268,18 +219,19 @@ def evaluate(
 @main.command()
 @click.argument("policy")
 @click.option("--step", type=int, metavar="H", help="Only this step (from 0).")
-@click.option("--state", type=int, metavar="S", help="Only this state (from 0).")
+@click.option("--state", type=int, metavar="S", help="Only this state or latent (from 0).")
 @click.option("--rows", type=int, default=60, show_default=True, help="Most rows to print.")
 def show(policy: str, step: int | None, state: int | None, rows: int) -> None:
-    """The saved POLICY as a table: which action at which step, state and remaining budget."""
-    from tailrank import show as view
+    """The saved POLICY as a table: which action at which step, state (or latent) and remaining budget."""
+    from tailrank.show_policy import policy_table
     from tailrank.storage import load
 
-    view.policy_table(load(policy), step=step, state=state, rows=rows)
+    policy_table(load(policy), step=step, state=state, rows=rows)
 
 
 COMMANDS = (
-    cli_check.check, cli_plot.plot, cli_report.report, cli_report.serve, cli_train.train, cli_train.theory,
+    cli_check.check, cli_compare.compare, cli_list.list_, cli_plot.plot, cli_report.report, cli_report.serve,
+    cli_sweep.sweep, cli_train.train, cli_train.theory,
 )  # fmt: skip
 for command in COMMANDS:
     main.add_command(command)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tailrank.cli_errors import Command, Failure
+from tailrank.cli_options import collected, pairs
 
 if TYPE_CHECKING:
     from tailrank.envs.checking import Report
@@ -51,7 +51,7 @@ def check(
         from tailrank.envs.checking import examine
 
         report = examine(
-            source, horizon=horizon, imports=imports, levels=_levels(levels), settings=_pairs(settings),
+            source, horizon=horizon, imports=imports, levels=_levels(levels), settings=pairs(settings, "--set"),
             episodes=episodes, seconds=seconds,
         )  # fmt: skip
     else:
@@ -87,9 +87,8 @@ def _mdp(source: str, horizon: int | None) -> Report:
     from tailrank.envs import read_mdp
     from tailrank.envs.checking import Report
 
-    report = Report(source)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    report, notes = Report(source), list[str]()
+    with collected(notes):
         try:
             try:
                 read = read_mdp(source, horizon=horizon)
@@ -109,7 +108,7 @@ def _mdp(source: str, horizon: int | None) -> Report:
         f"an MDP of {mdp.n_states} states, {mdp.n_actions} actions and {mdp.prob.size} rows, rewards {low:g}..{high:g}"
     )
     report.add("ok", what, f"`tailrank solve {source}`")
-    for line in (*read.notes, *(" ".join(str(warning.message).split()) for warning in caught)):
+    for line in (*read.notes, *notes):
         report.add("note", line)
     return report
 
@@ -153,17 +152,3 @@ def _levels(text: str | None) -> int | list[int] | None:
     except ValueError:
         raise Failure(f"--levels {text}: must be a whole number, or several divided by commas") from None
     return numbers[0] if len(numbers) == 1 else numbers
-
-
-def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """KEY=VALUE with values as JSON where they are, else as text."""
-    result = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name.strip():
-            raise Failure(f"--set {pair}: must be KEY=VALUE")
-        try:
-            result[name.strip()] = json.loads(text.lower() if text.lower() in ("true", "false") else text)
-        except ValueError:
-            result[name.strip()] = text
-    return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 
 import click
 
@@ -16,16 +17,26 @@ def list_(as_json: bool) -> None:
     """The algorithms and environments that `train` and `sweep` know by name."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
     from tailrank.learners.registry import ALGORITHMS
+    from tailrank.rivals_rich import RIVALS
 
     algorithms = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
-    environments = {
-        name: (inspect.getdoc(make) or "").splitlines()[0] for name, make in (ENVIRONMENTS | SIMULATORS).items()
-    }
+    modules = {name: sys.modules[getattr(make, "func", make).__module__] for name, make in RIVALS.items()}
+    observing = {name: _first_line(module) for name, module in modules.items()}
+    environments = {name: _first_line(make) for name, make in ENVIRONMENTS.items()}
+    simulators = {name: _first_line(make) for name, make in SIMULATORS.items()}
+    found = {
+        "algorithms": algorithms, "environments": environments,
+        "algorithms on simulators (beside ela and ella)": observing, "simulators": simulators,
+    }  # fmt: skip
     if as_json:
-        click.echo(json.dumps({"algorithms": algorithms, "environments": environments}))
+        click.echo(json.dumps(found))
         return
-    for title, names in (("algorithms", algorithms), ("environments", environments)):
+    for title, names in found.items():
         click.echo(title)
         width = max(map(len, names))
         for name, summary in names.items():
             click.echo(f"  {name:<{width}}  {summary}")
+
+
+def _first_line(made: object) -> str:
+    return (inspect.getdoc(made) or "").splitlines()[0]

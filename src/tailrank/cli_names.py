@@ -1,7 +1,7 @@
 """Names that the command line knows: what the Tab key offers, and what a misspelt source may have meant.
 
-Values of options come from what `--help` shows for them: `ela|ella` offers two words, DIR folders, FILE files. A source
-is a file or an environment.
+Values of options come from what `--help` shows for them: `best|greedy` offers two words, DIR folders, FILE files. A
+source is a file or an environment.
 """
 
 from __future__ import annotations
@@ -55,11 +55,21 @@ def _offer(parameter: click.Parameter, learning: bool) -> Callable[[str], list[C
     metavar = parameter.metavar or ""
     if isinstance(parameter, click.Argument):
         return (lambda text: _sources(text, learning)) if parameter.name in SOURCES else None
+    if parameter.name == "algorithm":
+        return _algorithms
     if WORDS.fullmatch(metavar):
         return lambda text: [CompletionItem(word) for word in metavar.split("|") if word.startswith(text)]
     if metavar == "DIR":
         return lambda text: [CompletionItem(text, type="dir")]
     return (lambda text: [CompletionItem(text, type="file")]) if metavar in FILES else None
+
+
+def _algorithms(text: str) -> list[CompletionItem]:
+    """Names of learners."""
+    from tailrank.learners.registry import ALGORITHMS
+    from tailrank.rivals_rich import RIVALS
+
+    return [CompletionItem(name) for name in dict.fromkeys([*ALGORITHMS, *RIVALS]) if name.startswith(text)]
 
 
 def _sources(text: str, learning: bool) -> list[CompletionItem]:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import signal
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 
 from tailrank.cli_errors import Command, Failure
 from tailrank.cli_names import known
+from tailrank.cli_options import collected, pairs, print_json, reading_options, value, with_options
 
 if TYPE_CHECKING:
     from tailrank.experiments.config import RunConfig
@@ -31,7 +31,7 @@ TABLES = {"settings": "--set", "planner": "--planner", "network": "--network"}
 def run_options(function: F) -> F:
     """The options that describe a run; None where nothing was said, so that a file can say it."""
     options = (
-        click.option("--algorithm", metavar="ela|ella", help="The learner.  [default: ela]"),
+        click.option("--algorithm", metavar="NAME", help="The learner, see tailrank list.  [default: ela]"),
         click.option("--tau", type=float, metavar="T", help="Tail fraction in (0, 1].  [default: 0.1]"),
         click.option("--iterations", type=int, metavar="K", help="Iterations to run."),
         click.option("--seed", type=int, metavar="S", help="Seed of everything that is random.  [default: 0]"),
@@ -44,6 +44,7 @@ def run_options(function: F) -> F:
         click.option("--collect", metavar="rollins|printed|episode", help="Which episodes are played."),
         click.option("--share/--no-share", default=None, help="Pool the data of all steps."),
         click.option("--batch", type=int, metavar="B", help="Collections between two fits."),
+        click.option("--growth", type=float, metavar="P", help="Or this share of all so far, if it is more."),
         click.option("--alpha-scale", type=float, metavar="X", help="Scale of the bonus."),
         click.option("--lam-scale", type=float, metavar="X", help="Scale of the regularisation."),
         click.option("--cap", metavar="corrected|printed|X", help="Largest bonus."),
@@ -51,15 +52,11 @@ def run_options(function: F) -> F:
         click.option("--output", metavar="best|uniform|greedy", help="Which plan is returned."),
         click.option("--output-episodes", type=int, metavar="N", help="Fresh episodes to judge a candidate."),
         click.option("--stop-cvar", type=float, metavar="X", help="Stop when a plan's exact CVaR reaches this."),
+        click.option("--stop-within", type=float, metavar="P", help="Stop when it is within this share of CVaR*."),
         click.option("--checkpoint-every", type=int, metavar="K", help="Iterations between checkpoints."),
         click.option("--planner", multiple=True, metavar="KEY=VALUE", help="Setting of the planner of ella."),
         click.option("--upsilon", type=float, metavar="U", help="Grid that rewards are rounded up to."),
-        click.option("--horizon", type=int, metavar="H", help="Number of steps."),
-        click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]."),
-        click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
-        click.option("--index-base", type=click.Choice(["auto", "0", "1"]), help="What a file counts from."),
-        click.option("--axis-order", type=click.Choice(["auto", "state-first", "action-first"]), help="Axes in .npz."),
-        click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
+        reading_options,
         click.option("--rewards", metavar="learned", help="Learn from observations; rewards are learned too."),
         click.option("--reward-range", type=float, nargs=2, metavar="LOW HIGH", help="What rewards can be."),
         click.option("--reward-levels", type=int, metavar="N", help="Steps of the reward grid.  [default: 20]"),
@@ -71,9 +68,7 @@ def run_options(function: F) -> F:
         click.option("--evaluation-episodes", type=int, metavar="N", help="Fresh episodes to judge with."),
         click.option("--network", multiple=True, metavar="KEY=VALUE", help="Setting of a network (width=64)."),
     )  # fmt: skip
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return with_options(function, options)
 
 
 @click.command(cls=Command)
@@ -124,9 +119,7 @@ def train(
 
     notes += [line for line in read_manifest(Path(result["out"])).get("notes", ()) if line not in notes]
     if as_json:
-        for line in () if quiet else notes:
-            click.echo(f"tailrank: note: {line}", err=True)
-        click.echo(json.dumps({name: result[name] for name in PRINTED if name in result}, allow_nan=False))
+        print_json({name: result[name] for name in PRINTED if name in result}, notes, quiet)
         return
     from tailrank.experiments import progress as view
 
@@ -155,15 +148,15 @@ def _go(
     from tailrank.loggers import Logged
 
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("always", UserWarning)
-            with view.shown(shown[0], about.get("episodes")) as bar, Logged(shown[1], about, where) as log:
-                result = start(run, view.together(bar, log))
-                log.finish(result)
+        with (
+            collected(notes),
+            view.shown(shown[0], about.get("episodes")) as bar,
+            Logged(shown[1], about, where) as log,
+        ):
+            result = start(run, view.together(bar, log))
+            log.finish(result)
     except run.Interrupted as error:
         raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
-    notes += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     return result
 
 
@@ -184,10 +177,10 @@ def _config(
     for name, flag in TABLES.items():
         if name in given:
             before = values.get(name)
-            given[name] = (before if isinstance(before, dict) else {}) | _pairs(given[name], flag)
+            given[name] = (before if isinstance(before, dict) else {}) | pairs(given[name], flag)
     for name in ("cap", "rank"):
         if name in given:
-            given[name] = _value(given[name])
+            given[name] = value(given[name])
     values |= given
     if "horizon" in given and str(values["environment"]) in (*ENVIRONMENTS, *SIMULATORS):
         values["settings"] = (values.get("settings") or {}) | {"horizon": values.pop("horizon")}
@@ -198,38 +191,13 @@ def _config(
     elif values.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     config = RunConfig.from_dict(values)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", UserWarning)
+    with collected(notes):
         env = known(lambda: environment(config), config.environment, (*ENVIRONMENTS, *SIMULATORS))
-    notes += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     if episodes is not None and config.simulated:
         config = replace(config, iterations=episodes, episodes=episodes)
     elif episodes is not None:
         config = replace(config, iterations=iterations_for(episodes, config, env))
     return config, env
-
-
-def _pairs(pairs: tuple[str, ...], flag: str) -> dict[str, Any]:
-    result = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name.strip():
-            raise Failure(f"{flag} {pair}: must be KEY=VALUE")
-        result[name.strip().replace("-", "_")] = _value(text.strip())
-    return result
-
-
-def _value(text: str) -> Any:
-    """A number, true or false where the text is one, else the text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 @click.command(cls=Command)

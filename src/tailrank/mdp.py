@@ -173,9 +173,13 @@ class FiniteMDP:
 
     def draw_rows(self, h: int, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One outcome row of step h for each pair s A + a [n] (each must have rows), as indices into `rows(h)`."""
+        return self.rows_at(h, pairs, rng.random(pairs.size))
+
+    def rows_at(self, h: int, pairs: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The outcome rows at the points u [n] in [0, 1) of the distribution functions of the pairs [n]."""
         ptr, total = self.rows(h)[0], self._cumulative[h if self.n_blocks > 1 else 0]
         begin, end = ptr[pairs], ptr[pairs + 1]
-        target = total[begin] + rng.random(pairs.size) * (total[end] - total[begin])
+        target = total[begin] + u * (total[end] - total[begin])
         return np.clip(np.searchsorted(total, target, side="right") - 1, begin, end - 1)
 
     def scaled_rewards(self, h: int) -> np.ndarray:

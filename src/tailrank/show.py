@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,9 +16,8 @@ from tailrank.checks import InputError
 from tailrank.envs import Source
 from tailrank.evaluation import return_law
 from tailrank.plan import Plan
-from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.policy import BudgetPolicy
 from tailrank.risk import ReturnLaw
-from tailrank.storage import Stored
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 """Tail fractions at which the frontier is printed."""
@@ -31,13 +30,13 @@ PLAIN_WIDTH = 120
 
 def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontier: bool, quiet: bool) -> None:
     """Print the plans: a table, how sure it is, the frontier if asked, a picture and the notes."""
-    out, mdp = _console(), read.mdp
-    _line(
+    out, mdp = console(), read.mdp
+    line(
         out,
         f"{read.name}: {mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps" + _gamma(mdp.discount),
     )
     out.print(_results(plans))
-    _line(out, _certainty(plans))
+    line(out, _certainty(plans))
     if frontier:
         out.print(_frontier(plans[0]))
     if not quiet:
@@ -45,13 +44,13 @@ def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontie
         if law is not None:
             out.print(picture(plans[0].law, law, plans[0].tau, plans[0].criterion, _unicode(out)))
         _notes(out, notes)
-    _line(out, f"{plans[0].seconds:.3g} s")
+    line(out, f"{plans[0].seconds:.3g} s")
 
 
 def _results(plans: Sequence[Plan]) -> Table:
     columns = ["tau", "CVaR", "best is", "budget", "VaR", "mean", "risk-neutral\nmean", "its\nCVaR"]
     claims = any(plan.claim is not None for plan in plans)
-    table = _table([*columns, "criterion\nclaims"] if claims else columns)
+    table = table_of([*columns, "criterion\nclaims"] if claims else columns)
     for plan in plans:
         row = [
             plan.tau, plan.cvar, _span(plan.lower, plan.upper), plan.budget, plan.var,
@@ -72,7 +71,7 @@ def _certainty(plans: Sequence[Plan]) -> str:
 def _frontier(plan: Plan) -> Table:
     pieces = plan.frontier()
     best = "best CVaR" if plan.status == "exact" else "best CVaR, at most"
-    table = _table(["tau", best, "budget"])
+    table = table_of(["tau", best, "budget"])
     for tau in LEVELS:
         piece = min(int(np.searchsorted(pieces.tau_to, tau)), pieces.budget.size - 1)
         value = min(pieces.cvar(tau), plan.risk_neutral.mean)
@@ -165,17 +164,17 @@ def summary(read: Source) -> dict[str, object]:
 
 def described(summary: dict[str, object], notes: Sequence[str]) -> None:
     """Print a summary, a line each."""
-    out = _console()
+    out = console()
     for name, value in summary.items():
         shown = ", ".join(f"{s}: {p:g}" for s, p in value.items()) if isinstance(value, dict) else number(value)
-        _line(out, f"{name.replace('_', ' '):<22}{shown}")
+        line(out, f"{name.replace('_', ' '):<22}{shown}")
     _notes(out, notes)
 
 
 def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> None:
     """Print what a policy earns: CVaR and VaR for each tau, then the mean, with intervals and their methods."""
-    out, first = _console(), results[0]
-    table = _table(["", "tau", "estimate", "interval", "method"])
+    out, first = console(), results[0]
+    table = table_of(["", "tau", "estimate", "interval", "method"])
     for row in results:
         for name, key, ends in (("CVaR", "cvar", ""), ("VaR", "var", "var_")):
             span = _span(row[f"{ends}lower"], row[f"{ends}upper"])
@@ -185,83 +184,10 @@ def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> Non
     out.print(table)
     if first["episodes"]:
         how = "" if first["status"] == "played" else f", {first['status']}"
-        _line(
+        line(
             out, f"{first['episodes']} episodes{how}; each interval holds with confidence {number(first['confidence'])}"
         )
     _notes(out, notes)
-
-
-def policy_table(stored: Stored, *, step: int | None, state: int | None, rows: int) -> None:
-    """Print which action is played where."""
-    out, policy = _console(), stored.policy
-    about = "acts on the step and the state alone"
-    if isinstance(policy, BudgetPolicy):
-        shape, found = policy.first.shape, _budget_rows
-        columns = ["step", "state", "remaining budget", "action"]
-        about = f"starts with budget {number(policy.start_budget)}; discounted rewards are taken off it"
-    elif isinstance(policy, MarkovPolicy):
-        shape, found, columns = policy.actions.shape, _markov_rows, ["step", "state", "action"]
-    elif isinstance(policy, LevelPolicy):
-        shape, found, columns = policy.actions.shape[:2], _level_rows, ["step", "state", "level", "action"]
-        about = "acts on a confidence level that every outcome moves"
-    else:
-        raise InputError(f"policy: no table is known for a {type(policy).__name__}")
-    names, moves = (stored.info.get(key) or range(2**62) for key in ("states", "actions"))
-    for name, value, size in (("step", step, shape[0]), ("state", state, shape[1])):
-        if value is not None and not 0 <= value < size:
-            raise InputError(f"{name} = {value}: must lie in 0..{size - 1}")
-    _line(out, about)
-    table = _table(columns)
-    shown = 0
-    for h in range(shape[0]) if step is None else [step]:
-        for s in range(shape[1]) if state is None else [state]:
-            for row in found(policy, h, s):
-                shown += 1
-                if shown <= rows:
-                    memory, action = row
-                    table.add_row(*map(str, (h, names[s], *([memory] if memory else []), moves[action])))
-    out.print(table)
-    if shown > rows:
-        _line(out, f"{shown - rows} more rows: choose with --step and --state, or raise --rows")
-
-
-def _markov_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
-    action = policy.act(h, np.array([s]), policy.start(1))
-    yield "", int(action[0])
-
-
-def _budget_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
-    """Ranges of the remaining budget with one action each; states that cannot be met have none."""
-    if not isinstance(policy, BudgetPolicy):
-        return
-    actions = policy.actions[policy.offset[h, s] : policy.offset[h, s + 1]]
-    if actions.size == 0:
-        return
-    # What is left of the budget in reward units: the grid's offset counts the steps still to come only.
-    to_come = float(sum(policy.grid.origin[h:]))
-    unit, first = float(policy.grid.unit), int(policy.first[h, s])
-    begins = np.concatenate([[0], np.flatnonzero(np.diff(actions)) + 1])
-    ends = np.concatenate([begins[1:] - 1, [actions.size - 1]])
-    for k, (a, b) in enumerate(zip(begins, ends, strict=True)):
-        low, high = ((first + int(i)) * unit + to_come for i in (a, b))
-        if begins.size == 1:
-            text = "any"
-        elif k == 0:
-            text = f"up to {number(high)}"
-        elif k == begins.size - 1:
-            text = f"from {number(low)}"
-        else:
-            text = number(low) if a == b else f"{number(low)} .. {number(high)}"
-        yield text, int(actions[a])
-
-
-def _level_rows(policy: Policy, h: int, s: int) -> Iterator[tuple[str, int]]:
-    if not isinstance(policy, LevelPolicy):
-        return
-    actions = policy.actions[h, s]
-    begins = np.concatenate([[0], np.flatnonzero(np.diff(actions)) + 1])
-    for a in begins:
-        yield f"from {number(float(policy.levels[a]))}", int(actions[a])
 
 
 def number(value: object) -> str:
@@ -287,14 +213,16 @@ def _gamma(discount: float) -> str:
     return "" if discount == 1.0 else f", discount {discount:g}"
 
 
-def _table(columns: Sequence[str]) -> Table:
+def table_of(columns: Sequence[str]) -> Table:
+    """An empty table with these columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
-def _console() -> Console:
+def console() -> Console:
+    """Standard output, wide enough for a table."""
     out = Console(file=sys.stdout, highlight=False, markup=False)
     # A number cut short is worse than a line that wraps.
     out.width = max(out.width, PLAIN_WIDTH)
@@ -305,10 +233,11 @@ def _unicode(out: Console) -> bool:
     return out.encoding.lower().replace("-", "").startswith("utf")
 
 
-def _line(out: Console, text: str) -> None:
+def line(out: Console, text: str) -> None:
+    """Print a line; where it is too long, the terminal breaks it."""
     out.print(Text(text), soft_wrap=True)
 
 
 def _notes(out: Console, notes: Sequence[str]) -> None:
-    for line in notes:
-        _line(out, f"note: {line}")
+    for note in notes:
+        line(out, f"note: {note}")

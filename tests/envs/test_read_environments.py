@@ -197,7 +197,9 @@ def test_failures_of_foreign_code_are_one_line(table, monkeypatch, capfd):
 
 @pytest.mark.parametrize(("name", "near"), [("frozenlake-v1", "FrozenLake-v1"), ("Taxi-v3", "Taxi-v4")])
 def test_unknown_ids_suggest_the_nearest(name, near):
-    with pytest.raises(InputError, match=rf"'{name}': is neither .* nor a known .*did you mean '{near}'.*--import"):
+    with pytest.raises(
+        InputError, match=rf"'{name}': is neither .* nor a Gymnasium environment .*did you mean '{near}'.*--import"
+    ):
         read_mdp(name)
     with pytest.raises(InputError, match="index_base = 1: the states of an environment are numbered from 0"):
         read_mdp("FrozenLake-v1", index_base=1)

@@ -19,6 +19,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs import counted
 from tailrank.envs.locks import cvar_star, risky_lock
 
 VIEWS = ("rotation", "nonlinear")
@@ -30,7 +31,7 @@ class RichLock:
 
     noise: standard deviation of every coordinate. dimension: m (default: the least power of two from H + 4 on).
     distinct: draw the noise from a pool of this many vectors a step, so that observations repeat.
-    briee: the last right action pays 1 surely and nothing is risky (BRIEE's own lock).
+    briee: the last right action pays 1 surely and nothing is risky (BRIEE's own lock). split: see `locks`.
     """
 
     horizon: int = 5
@@ -42,6 +43,7 @@ class RichLock:
     briee: bool = False
     seed: int = 0
     width: int = 10_000
+    split: float = 0.5
     name: str = field(default="rich-lock", init=False)
     reward_range: tuple[float, float] = field(default=(0.0, 1.0), init=False)
     return_range: tuple[float, float] = field(default=(0.0, 1.0), init=False)
@@ -52,7 +54,7 @@ class RichLock:
         checks.one_of(self.view, "view", VIEWS)
         if not checks.number(self.noise, "noise") >= 0:
             raise InputError(f"noise = {self.noise}: must not be negative")
-        self.lock = risky_lock(H, checks.whole(self.n_actions, "n_actions", 2), seed=self.seed)
+        self.lock = risky_lock(H, checks.whole(self.n_actions, "n_actions", 2), seed=self.seed, split=self.split)
         least = 2 ** math.ceil(math.log2(H + 4))
         m = least if self.dimension is None else checks.whole(self.dimension, "dimension", least)
         if m & (m - 1):
@@ -64,7 +66,6 @@ class RichLock:
         self._pool = None
         if self.distinct is not None:
             self._pool = rng.normal(size=(H, checks.whole(self.distinct, "distinct"), m))
-        self._right = self.lock.rewards.which
 
     def optimum(self, tau: float) -> float:
         """CVaR* of a player who knows the latent."""
@@ -76,21 +77,23 @@ class RichLock:
         return 0.5 * math.erfc(math.sqrt(0.5) / max(self.noise, 1e-300) / math.sqrt(2.0))
 
     def reset(self, seeds: np.ndarray) -> np.ndarray:
-        """First observations [n, m]; the episodes of one call share a generator made from all their seeds."""
-        self._rng = np.random.default_rng(np.asarray(seeds, dtype=np.uint64))
-        self._h = 0
+        """First observations [n, m]."""
+        self._keys, self._h = counted.keys(seeds), 0
         self.latent = np.zeros(len(seeds), dtype=np.int64)
         self._last = self._observe()
         return self._last
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rewards, observations, over."""
-        h, H, n = self._h, self.horizon, self.latent.size
+        h, H, n, A = self._h, self.horizon, self.latent.size, self.n_actions
         if h >= H:
             return np.zeros(n), self._last, np.ones(n, dtype=bool)
-        reward, self.latent = self.lock.step(h, self.lock_states(h), np.asarray(actions), self._rng)
-        if h < H - 1:
-            self.latent = self.lock.group[h + 1][self.latent]
+        actions = np.asarray(actions)
+        if n and not 0 <= int(actions.min()) <= int(actions.max()) < A:
+            raise InputError(f"actions at step {h}: must lie in 0..{A - 1}, found {actions}"[:200])
+        _, after, _, rewards = self.lock.truth.rows(h)
+        row = self.lock.truth.rows_at(h, self.latent * A + actions, self._chance)
+        reward, self.latent = rewards[row], after[row].astype(np.int64)
         if self.briee and h == H - 1:
             reward = np.where(reward == 0.8, 1.0, 0.0)
         self._h += 1
@@ -98,25 +101,26 @@ class RichLock:
             self._last = self._observe()
         return reward, self._last, np.full(n, self._h == H)
 
-    def lock_states(self, h: int) -> np.ndarray:
-        """The lock's own state numbers [n] of the latents (it has three states a step, in some order)."""
-        return np.argsort(self.lock.group[h])[self.latent]
-
     def _observe(self) -> np.ndarray:
-        h, n, m = self._h, self.latent.size, self.n_features
-        signal = np.zeros((n, self.horizon + 3))
-        signal[np.arange(n), self.latent] = 1.0
-        signal[:, 3 + h] = 1.0
-        noise = self._rng.normal(size=(n, m)) if self._pool is None else self._draw(h, n)
+        h, m, pool = self._h, self.n_features, self._pool
+        # Of the random numbers of a step m are for what is seen, one for what happens then.
+        u = counted.uniforms(self._keys, h * (m + 1), m + 1)
+        self._chance = u[:, m]
+        seen = counted.normals(u[:, :m]) if pool is None else pool[h, (u[:, 0] * pool.shape[1]).astype(np.int64)]
+        # R (e_z, e_h, 0, ...) is the sum of two columns.
+        signal = (self._rotation[:, :3].T + self._rotation[:, 3 + h])[self.latent]
         if not self._maps:
-            return signal @ self._rotation.T + self.noise * noise
+            seen *= self.noise
+            seen += signal
+            return np.asarray(seen)
         first, second = self._maps
-        hidden = np.tanh(2.0 * (signal @ self._rotation.T * math.sqrt(m) + 4.0 * self.noise * noise) @ first.T)
-        return np.asarray(np.tanh(2.0 * hidden @ second.T))
+        hidden = np.tanh(2.0 * _each(signal * math.sqrt(m) + 4.0 * self.noise * seen, first))
+        return np.asarray(np.tanh(2.0 * _each(hidden, second)))
 
-    def _draw(self, h: int, n: int) -> np.ndarray:
-        pool = self._pool[h]  # type: ignore[index]
-        return pool[self._rng.integers(len(pool), size=n)]
+
+def _each(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """matrix times every row [n, m] by itself: in one product, the last bits of a row depend on how many there are."""
+    return (rows[:, None, :] @ matrix.T)[:, 0]
 
 
 def hadamard(m: int) -> np.ndarray:
@@ -129,7 +133,7 @@ def hadamard(m: int) -> np.ndarray:
 
 def rich_lock(
     horizon: int = 5, n_actions: int = 4, noise: float = 0.1, dimension: int | None = None, view: str = "rotation",
-    distinct: int | None = None, briee: bool = False, seed: int = 0,
+    distinct: int | None = None, briee: bool = False, seed: int = 0, split: float = 0.5,
 ) -> RichLock:  # fmt: skip
-    """The lock with these settings."""
-    return RichLock(horizon, n_actions, noise, dimension, view, distinct, briee, seed)
+    """The risky lock seen through rotated, noisy observations, with these settings."""
+    return RichLock(horizon, n_actions, noise, dimension, view, distinct, briee, seed, split=split)

@@ -7,7 +7,6 @@ Observations are encoded by `envs/spaces.py`, actions are numbered by `envs/acti
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -16,10 +15,11 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs import tables
 from tailrank.envs.actions import Actions
 from tailrank.envs.players import Copies, Player, Vector
 from tailrank.envs.spaces import Encoder
-from tailrank.envs.tables import foreign
+from tailrank.envs.tables import foreign, load
 
 OWN_IDS = "tailrank/"
 
@@ -191,9 +191,7 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
     """A function that makes the environment of `source`, or None if `source` is one itself."""
     import gymnasium
 
-    for package in imports:
-        with foreign(f"import {package}"):
-            importlib.import_module(package)
+    load(imports)
     if isinstance(source, str):
         return lambda: _made(source, settings)
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
@@ -208,20 +206,9 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
 
 
 def _made(name: str, settings: Mapping[str, Any]) -> Any:
-    import gymnasium
-
     module, _, env_id = name.rpartition(":")
-    for package in [module] if module else ["tailrank.envs.gym"] if env_id.startswith(OWN_IDS) else []:
-        with foreign(f"import {package}"):
-            importlib.import_module(package)
-    if env_id not in gymnasium.registry:
-        near = checks.did_you_mean(env_id, gymnasium.registry)
-        raise InputError(
-            f"{env_id!r:.80}: is no Gymnasium environment that is known{near}; environments of other packages need "
-            "--import PACKAGE"
-        )
-    with foreign(env_id):
-        return gymnasium.make(env_id, disable_env_checker=True, **settings)
+    load([module] if module else ["tailrank.envs.gym"] if env_id.startswith(OWN_IDS) else [])
+    return tables.make(env_id, settings)
 
 
 def _built(source: Callable[..., Any], settings: Mapping[str, Any]) -> Any:

@@ -58,7 +58,7 @@ def risky_shortcut(horizon: int = 5) -> Episodic:
 
 
 def decoy(horizon: int = 20, n_actions: int = 8) -> Episodic:
-    """The MDP of the module's docstring, with F = (decoy, truth) at every step."""
+    """An MDP on which the printed bonus cap never explores (see the module); F = (decoy, truth) at every step."""
     H, A = checks.whole(horizon, "horizon", 4), checks.whole(n_actions, "n_actions", 2)
     gate, door, rich, poor, coin, vault = range(6)
     phi = np.zeros((5, A, 6))

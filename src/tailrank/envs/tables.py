@@ -30,10 +30,8 @@ RESETS = 10
 def read_environment(name: str, imports: Sequence[str], horizon: object, start: object) -> Draft:
     """The draft of the environment with this id; `module:id` imports the module first."""
     module, _, env_id = name.rpartition(":")
-    for package in (*imports, *([module] if module else [])):
-        with foreign(f"import {package}"):
-            importlib.import_module(package)
-    env = make(env_id)
+    load((*imports, *([module] if module else [])))
+    env = make(env_id, kind="neither a .csv, .json or .npz file nor a Gymnasium environment")
     try:
         with foreign(f"{env_id}: reading its transition table"):
             base = env.unwrapped
@@ -55,18 +53,24 @@ def read_environment(name: str, imports: Sequence[str], horizon: object, start: 
             env.close()
 
 
-def make(env_id: str) -> Any:
-    """The environment with this id, built without its own output."""
+def load(packages: Sequence[str]) -> None:
+    """Import these packages, which register environments."""
+    for package in packages:
+        with foreign(f"import {package}"):
+            importlib.import_module(package)
+
+
+def make(env_id: str, settings: Mapping[str, Any] | None = None, kind: str = "no Gymnasium environment") -> Any:
+    """The environment with this id and these settings, built without its own output."""
     import gymnasium
 
     if env_id not in gymnasium.registry:
         near = checks.did_you_mean(env_id, gymnasium.registry)
         raise InputError(
-            f"{env_id!r:.80}: is neither a .csv, .json or .npz file nor a known Gymnasium environment{near}; "
-            "environments of other packages need --import PACKAGE"
+            f"{env_id!r:.80}: is {kind} that is known{near}; environments of other packages need --import PACKAGE"
         )
     with foreign(env_id):
-        return gymnasium.make(env_id, disable_env_checker=True)
+        return gymnasium.make(env_id, disable_env_checker=True, **(settings or {}))
 
 
 @contextlib.contextmanager

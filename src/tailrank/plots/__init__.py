@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
+    from tailrank.comparison.groups import Paths
     from tailrank.mdp import FiniteMDP
     from tailrank.plan import Plan
-    from tailrank.plots.groups import Paths
     from tailrank.report.subject import Subject
 
 __all__ = ["cvar", "distribution", "frontier", "profile", "regret", "save"]
@@ -45,7 +45,9 @@ def regret(
     center: mean, median or iqm (the mean of the middle half). labels: names of the lines, in the order of the
     configurations. log: axes that are logarithmic, x, y or xy. width: in inches.
     """
-    return _lines(runs, "regret", by, center, labels, log, width, rng)
+    from tailrank.plots import lines
+
+    return lines.draw(runs, "regret", by, center, labels, log, width, rng)
 
 
 def cvar(
@@ -59,7 +61,9 @@ def cvar(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """CVaR of the plans, with the arguments of `regret`; of a single run on a simulator with its intervals."""
-    return _lines(runs, "cvar", by, center, labels, log, width, rng)
+    from tailrank.plots import lines
+
+    return lines.draw(runs, "cvar", by, center, labels, log, width, rng)
 
 
 def profile(
@@ -71,10 +75,9 @@ def profile(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """Share of runs with a final (CVaR - baseline) / (CVaR* - baseline) above x, a line for each method."""
-    from tailrank.plots import profiles, style
+    from tailrank.plots import profiles
 
-    with style.look():
-        return profiles.draw(runs, baseline, labels, width, rng)
+    return profiles.draw(runs, baseline, labels, width, rng)
 
 
 def distribution(
@@ -86,10 +89,9 @@ def distribution(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """Law of the return: of a plan, of a policy file and the MDP it plays in, or of what runs have returned."""
-    from tailrank.plots import laws, style
+    from tailrank.plots import laws
 
-    with style.look():
-        return laws.distribution(_subject(item, mdp), labels, width, rng)
+    return laws.distribution(_subject(item, mdp), labels, width, rng)
 
 
 def frontier(
@@ -101,26 +103,9 @@ def frontier(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """CVaR at every tail fraction against the best possible, of the same things as `distribution`."""
-    from tailrank.plots import laws, style
+    from tailrank.plots import laws
 
-    with style.look():
-        return laws.frontier(_subject(item, mdp), labels, width, rng)
-
-
-def _lines(
-    runs: Paths,
-    column: str,
-    by: str,
-    center: str,
-    labels: Sequence[str],
-    log: str,
-    width: float,
-    rng: np.random.Generator | None,
-) -> Figure:
-    from tailrank.plots import lines, style
-
-    with style.look():
-        return lines.draw(runs, column, by, center, labels, log, width, rng)
+    return laws.frontier(_subject(item, mdp), labels, width, rng)
 
 
 def _subject(item: Plan | Subject | Paths, mdp: FiniteMDP | None) -> Subject:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.comparison.groups import grouped
 from tailrank.evaluation import Evaluation
 from tailrank.plots import style
-from tailrank.plots.groups import grouped
-from tailrank.plots.seeds import band
 from tailrank.report.subject import Shown, Subject
 from tailrank.risk import ReturnLaw
+from tailrank.statistics.seeds import band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,6 +75,7 @@ def _title(name: str) -> str:
     return name.replace("tau = ", "τ = ")
 
 
+@style.look()
 def distribution(subject: Subject, labels: Sequence[str], width: float, rng: np.random.Generator | None) -> Figure:
     """The figure of the laws."""
     lines = entries(subject, labels)
@@ -179,6 +180,7 @@ def _binned(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndar
     return low + bar * np.arange(mass.size), mass, tail
 
 
+@style.look()
 def frontier(subject: Subject, labels: Sequence[str], width: float, rng: np.random.Generator | None) -> Figure:
     """CVaR at every tail fraction: of the policies, of the one with the best mean, and the best possible."""
     lines = entries(subject, labels)

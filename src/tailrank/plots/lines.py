@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrank.checks import InputError, one_of
+from tailrank.comparison.groups import Group, Paths, grouped, read, series
 from tailrank.plots import style
-from tailrank.plots.groups import Group, Paths, grouped, read, series
-from tailrank.plots.seeds import Band, align, band
+from tailrank.statistics.seeds import Band, align, band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ FEW_POINTS = 30
 """Points up to which each is marked."""
 
 
+@style.look()
 def draw(
     runs: Paths,
     column: str,

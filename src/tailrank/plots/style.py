@@ -122,7 +122,7 @@ def name_lines(figure: Figure, axes: Axes, names: Sequence[Name]) -> None:
     if not names:
         return
     if len(names) > DIRECT or max(len(name.text) for name in names) > LONGEST_DIRECT:
-        _legend(figure, names)
+        legend(figure, names)
         return
     figure.draw_without_rendering()
     height = axes.get_window_extent().height / figure.dpi * 72.0
@@ -134,7 +134,8 @@ def name_lines(figure: Figure, axes: Axes, names: Sequence[Name]) -> None:
         )  # fmt: skip
 
 
-def _legend(figure: Figure, names: Sequence[Name]) -> None:
+def legend(figure: Figure, names: Sequence[Name]) -> None:
+    """All names above the figure."""
     letters = max(len(name.text) for name in names) + 6
     columns = int(np.clip(figure.get_figwidth() * 18 // letters, 1, len(names)))
     handles, texts = [name.handle for name in names], [name.text for name in names]

@@ -1,0 +1,110 @@
+"""What several commands share: options for reading an MDP, KEY=VALUE pairs, warnings as notes, results as JSON."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tailrank.cli_errors import Failure
+from tailrank.cli_names import known
+
+if TYPE_CHECKING:
+    from tailrank.envs import Source
+
+F = TypeVar("F", bound=Callable[..., Any])
+READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
+
+
+def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
+    """The command with these options, shown in this order."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def reading_options(function: F) -> F:
+    """The options that say how an MDP is read (`READING`); None, or nothing, where nobody said."""
+    options = (
+        click.option("--horizon", type=int, metavar="H", help="Number of steps."),
+        click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]; 1 if nobody says."),
+        click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
+        click.option(
+            "--index-base", type=click.Choice(["auto", "0", "1"]),
+            help="What states and actions in a file are counted from.  [default: auto]",
+        ),
+        click.option(
+            "--axis-order", type=click.Choice(["auto", "state-first", "action-first"]),
+            help="Order of the axes in an .npz file.  [default: auto]",
+        ),
+        click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
+    )  # fmt: skip
+    return with_options(function, options)
+
+
+def solving_options(function: F) -> F:
+    """The options for showing an MDP, which is read and solved first."""
+    options = (
+        click.option("--tau", type=float, metavar="T", help="Tail fraction in (0, 1] to solve for.  [default: 0.1]"),
+        click.option("--seconds", type=float, default=60.0, show_default=True, metavar="X", help="Time to solve."),
+        reading_options,
+    )
+    return with_options(function, options)
+
+
+def read(source: str, options: dict[str, Any]) -> Source:
+    """The MDP of a source as the options of `reading_options` say; a name that nobody knows gets near ones."""
+    from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
+
+    names = (*ENVIRONMENTS, *SIMULATORS)
+    if source in names:
+        raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")
+    said = {name: options[name] for name in READING if options[name] is not None}
+    return known(lambda: read_mdp(source, **said), source, names)
+
+
+@contextmanager
+def collected(notes: list[str]) -> Iterator[None]:
+    """Warnings for the user become notes, in the order they came."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        line = " ".join(str(warning.message).split())
+        if line not in notes:
+            notes.append(line)
+
+
+def print_json(result: dict[str, Any], notes: Sequence[str], quiet: bool) -> None:
+    """The result as one line on stdout, notes on stderr."""
+    for line in () if quiet else notes:
+        click.echo(f"tailrank: note: {line}", err=True)
+    click.echo(json.dumps(result, allow_nan=False))
+
+
+def pairs(texts: Sequence[str], flag: str) -> dict[str, Any]:
+    """The values of KEY=VALUE by name."""
+    result = {}
+    for text in texts:
+        name, equals, said = text.partition("=")
+        if not equals or not name.strip():
+            raise Failure(f"{flag} {text}: must be KEY=VALUE")
+        result[name.strip().replace("-", "_")] = value(said.strip())
+    return result
+
+
+def value(text: str) -> Any:
+    """A number, true, false or JSON where the text is one, else the text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float, json.loads):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,156 @@
+"""A saved policy as a table: which action at which step, state (or latent) and remaining budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.observation_policy import ObservationPolicy
+from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.report.tables import runs
+from tailrank.show import console, line, number, table_of
+from tailrank.storage import Stored
+from tailrank.storage_observed import n_features
+
+TOLD = (
+    "source", "algorithm", "tau", "iterations", "episodes", "model", "returned", "cvar", "cvar_low", "cvar_high",
+    "method", "cvar_star", "mean", "seed",
+)  # fmt: skip
+"""What a file of a run says about a policy on observations."""
+
+Rows = Iterator[tuple[str, int]]
+"""What the memory is, and the action then."""
+
+
+@dataclass(frozen=True)
+class Face:
+    """What is shown of a policy: lines about it, how many steps and states, and the rows of one of them."""
+
+    about: tuple[str, ...]
+    shape: tuple[int, int]
+    columns: tuple[str, ...]
+    rows: Callable[[int, int], Rows]
+
+
+def policy_table(stored: Stored, *, step: int | None, state: int | None, rows: int) -> None:
+    """Print which action is played where."""
+    out, face = console(), _face(stored.policy, stored.info)
+    H, S = face.shape
+    thing = face.columns[1]
+    for name, value, size in (("step", step, H), (thing, state, S)):
+        if value is not None and not 0 <= value < size:
+            raise InputError(f"{name} = {value}: must lie in 0..{size - 1}")
+    names, moves = (_names(stored.info.get(key)) for key in ("states", "actions"))
+    for text in face.about:
+        line(out, text)
+    table, shown = table_of(face.columns), 0
+    for h in range(H) if step is None else [step]:
+        for s in range(S) if state is None else [state]:
+            for memory, action in face.rows(h, s):
+                shown += 1
+                if shown <= rows:
+                    table.add_row(*map(str, (h, names[s], *([memory] if memory else []), moves[action])))
+    out.print(table)
+    if shown > rows:
+        line(out, f"{shown - rows} more rows: choose with --step and --state, or raise --rows")
+
+
+def _face(policy: Policy, info: dict[str, Any]) -> Face:
+    if isinstance(policy, BudgetPolicy):
+        about = f"starts with budget {number(policy.start_budget)}; discounted rewards are taken off it"
+        columns = ("step", "state", "remaining budget", "action")
+        return Face((about,), _pair(policy.first), columns, lambda h, s: _budget_rows(policy, h, s))
+    if isinstance(policy, MarkovPolicy):
+        about = "acts on the step and the state alone"
+        shape = _pair(policy.actions)
+        return Face((about,), shape, ("step", "state", "action"), lambda h, s: _markov_rows(policy, h, s))
+    if isinstance(policy, LevelPolicy):
+        about, columns = "acts on a confidence level that every outcome moves", ("step", "state", "level", "action")
+        return Face((about,), _pair(policy.actions), columns, lambda h, s: _level_rows(policy, h, s))
+    if isinstance(policy, ObservationPolicy):
+        shape, columns = (policy.horizon, policy.base.shape[1]), ("step", "latent", "remaining budget", "action")
+        return Face(_observing(policy, info), shape, columns, lambda h, z: _latent_rows(policy, h, z))
+    raise InputError(f"policy: no table is known for a {type(policy).__name__}")
+
+
+def _observing(policy: ObservationPolicy, info: dict[str, Any]) -> tuple[str, ...]:
+    """What the file says about a policy on observations, and how large its parts are."""
+    plan, decoder, (steps, K, A, _) = policy.plan, policy.decoder, policy.moves.shape
+    told = [f"{name.replace('_', ' '):<12}{number(info[name])}" for name in TOLD if info.get(name) is not None]
+    sizes = [table.shape[2] for table in plan.values]
+    look = "the latents before it are looked at too" if policy.filtered else "one observation tells the latent"
+    return (
+        *told,
+        f"acts on observations: a decoder ({decoder.kind}) of {n_features(decoder)} features finds {K} latents; {look}",
+        f"tables: {policy.horizon} steps, {K} latents, {A} actions, {min(sizes)} to {max(sizes)} budgets"
+        f" ({sum(table.nbytes for table in plan.values) / 1000:.3g} kB)"
+        + ("; all steps share the transitions" if steps == 1 < policy.horizon else ""),
+        f"starts with budget {number(float(policy.grid.value(plan.budget)))}, rewards are taken off it in steps of "
+        f"{number(float(policy.grid.unit))}; the action of each latent that was met, where it is sure:",
+    )
+
+
+def _pair(table: np.ndarray) -> tuple[int, int]:
+    return int(table.shape[0]), int(table.shape[1])
+
+
+def _names(labels: object) -> Any:
+    """Names by number, or the numbers themselves."""
+    return labels if isinstance(labels, list | tuple) and labels else range(2**62)
+
+
+def _markov_rows(policy: MarkovPolicy, h: int, s: int) -> Rows:
+    action = policy.act(h, np.array([s]), policy.start(1))
+    yield "", int(action[0])
+
+
+def _budget_rows(policy: BudgetPolicy, h: int, s: int) -> Rows:
+    """Ranges of the remaining budget with one action each; states that cannot be met have none."""
+    actions = policy.actions[policy.offset[h, s] : policy.offset[h, s + 1]]
+    # What is left of the budget in reward units: the grid's offset counts the steps still to come only.
+    to_come = float(sum(policy.grid.origin[h:]))
+    return _ranges(actions, int(policy.first[h, s]), float(policy.grid.unit), to_come)
+
+
+def _latent_rows(policy: ObservationPolicy, h: int, z: int) -> Rows:
+    """Ranges of the remaining budget with one action each; latents that were never met have none."""
+    base = policy.base[0 if len(policy.base) == 1 else h]
+    budgets = np.arange(policy.plan.values[h].shape[2] if base[z] > 0 else 0)
+    sure = np.zeros((budgets.size, base.size))
+    sure[:, z] = 1.0
+    to_come = float(sum(policy.grid.origin[h:]))
+    return _ranges(policy.plan.act(h, sure, budgets), 0, float(policy.grid.unit), to_come)
+
+
+def _ranges(actions: np.ndarray, first: int, unit: float, to_come: float) -> Rows:
+    """Runs of equal actions [C]; budget i is worth (first + i) unit + to_come."""
+    begin = 0
+    for length, action in _runs(actions):
+        low, high = ((first + i) * unit + to_come for i in (begin, begin + length - 1))
+        if length == actions.size:
+            text = "any"
+        elif begin == 0:
+            text = f"up to {number(high)}"
+        elif begin + length == actions.size:
+            text = f"from {number(low)}"
+        else:
+            text = number(low) if length == 1 else f"{number(low)} .. {number(high)}"
+        yield text, action
+        begin += length
+
+
+def _level_rows(policy: LevelPolicy, h: int, s: int) -> Rows:
+    begin = 0
+    for length, action in _runs(policy.actions[h, s]):
+        yield f"from {number(float(policy.levels[begin]))}", action
+        begin += length
+
+
+def _runs(actions: np.ndarray) -> list[tuple[int, int]]:
+    """Length and action of every run of equal actions."""
+    flat = runs(actions) if actions.size else []
+    return list(zip(flat[::2], flat[1::2], strict=True))
