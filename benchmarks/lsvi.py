@@ -67,7 +67,7 @@ def value(model: GroupModel, psi: list[np.ndarray], budget: int, policy: LsviPol
         else:
             actions = policy.act(h, states.repeat(C), np.tile(np.arange(C), states.size)).reshape(-1, C)
             V = np.take_along_axis(Q, actions[:, None], axis=1)[:, 0]
-    return float(V[model.start(), budget])
+    return float(V[model.start()[0], budget])
 
 
 def main() -> None:

@@ -163,9 +163,11 @@ def test_the_greedy_policy_starts_from_its_budget():
     state, info, _ = trained(learner, mine, 0, 45)
     policy = learner.greedy(state, mine)
     memory = policy.start(4)
-    assert memory.shape == (4, 1 + policy.decoder.n_latents)
+    assert memory.shape == (4, 1), "observations are sure: nothing to filter"
     assert (memory[:, 0] == policy.plan.budget).all()
-    np.testing.assert_allclose(memory[:, 1:].sum(axis=1), 1)
+    looks_back = replace(policy, filtered=True).start(4)
+    assert looks_back.shape == (4, 1 + policy.decoder.n_latents)
+    np.testing.assert_allclose(looks_back[:, 1:].sum(axis=1), 1)
     assert policy.horizon == 3
     assert info.returns.shape == (1,)
     assert state.episodes == state.replay.n == 45

@@ -54,7 +54,7 @@ class OnTheLine:
         return 2
 
     def start(self):
-        return 0.5
+        return np.array([0.5])
 
     def features(self, h, states):
         near = 1.0 / (1.0 + np.exp(-4.0 * (np.asarray(states) - 0.5)))
@@ -71,10 +71,6 @@ class OnTheLine:
 
     def sample_latent(self, h, latent, rng):
         return latent + 0.05 * rng.standard_normal(latent.size)
-
-    def sample(self, h, states, actions, rng):
-        phi = self.features(h, states)[np.arange(states.size), actions]
-        return self.sample_latent(h, (rng.random(states.size) < phi[:, 1]).astype(int), rng)
 
 
 def test_states_that_cannot_be_listed():

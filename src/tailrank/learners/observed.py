@@ -25,10 +25,12 @@ from tailrank.learners.observed_state import State, policy_of
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.oracles.discriminative import Discriminative, depends_on_actions, label, moves
 from tailrank.oracles.smoothing import smoothed
-from tailrank.planners.observed import ObservedPlan, plan_observed, supports
+from tailrank.planners.observed import ObservedPlan, ObservedPlanner, plan_observed, supports
+from tailrank.policy import UniformPolicy
 from tailrank.protocols import Simulator
 from tailrank.replay import Replay
 from tailrank.reward_grid import RewardGrid
+from tailrank.risk import cvar
 from tailrank.rollout import Observed, play_simulator
 from tailrank.schedules import PRACTICAL, Schedule
 from tailrank.streams import Streams
@@ -38,6 +40,10 @@ WATCHFUL = 0.1
 holds calls it known, and a lure would end exploration there."""
 GROWTH = 1.15
 """The decoder is fitted again when there are this many times as many episodes as at the last fit."""
+
+OUTPUTS = ((0.0, 0.0), (1.0, 0.0), (5.0, 0.0), (0.0, 0.03), (0.0, 0.3))
+"""Prior and caution of the plans (`planners/observed.py`) among which fresh episodes choose the one to use. Both help
+where data is scarce, and cost where every step must succeed."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,25 @@ class Info:
 
 
 @dataclass(frozen=True)
+class Output:
+    """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
+
+    policy: ObservationPolicy
+    prior: float
+    caution: float
+    scores: tuple[float, ...] = ()
+    episodes: int = 0
+
+
+@dataclass(frozen=True)
 class ObservedELA:
     """The learner.
 
     pilot: uniformly random episodes before the first plan; the pilot goes on, up to `longest_pilot`, until the
-    decoder tells apart what actions lead to. batch: episodes between two plans.
+    decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
+    that were played, if that is more (cheap simulators need many episodes, not many plans).
     reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
+    planner: `plan_observed` is exact; `planners.lsvi_latent.LatentLsvi` makes it ELLA.
     """
 
     tau: float
@@ -70,30 +89,32 @@ class ObservedELA:
     pilot: int = 20
     longest_pilot: int = 400
     batch: int = 1
+    growth: float = 0.0
     reward_range: tuple[float, float] | None = None
     levels: int = 20
+    planner: ObservedPlanner = plan_observed
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
         checks.one_of(self.bonus, "bonus", ("elliptical", "visits"))
         for name in ("pilot", "longest_pilot", "batch", "levels"):
             checks.whole(getattr(self, name), name)
+        if not 0.0 <= checks.number(self.growth, "growth") <= 1.0:
+            raise InputError(f"growth = {self.growth}: must lie in [0, 1]")
 
     def init(self, simulator: Simulator, streams: Streams) -> State:
         """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
         seeds = streams.train_seeds(0, self.longest_pilot)
-        replay, grid, state = Replay(simulator.horizon, simulator.n_features), None, None
-        while state is None or (replay.n < seeds.size and self._blind(state, streams)):
-            more = seeds[replay.n : replay.n + self.pilot]
-            played = play_simulator(
-                _Uniform(simulator.n_actions, simulator.horizon, streams.environment(0, replay.n)),
-                simulator,
-                more,
-                keep_features=True,
-            )
-            if grid is None:
-                grid = RewardGrid.of(simulator, self.reward_range, played.rewards, played.lengths, self.levels)
-            _remember(replay, grid, played)
+        parts: list[Observed] = []
+        state, n = None, 0
+        while state is None or (n < seeds.size and self._blind(state, streams)):
+            uniform = UniformPolicy(simulator.n_actions, simulator.horizon, streams.environment(0, n))
+            parts.append(play_simulator(uniform, simulator, seeds[n : n + self.pilot], keep_features=True))
+            rewards, lengths = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rewards", "lengths"))
+            grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
+            replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
+            for played in parts:
+                _remember(replay, grid, played)
             state = self._fit(replay, grid, simulator, streams, 0, None)
         return state
 
@@ -107,7 +128,7 @@ class ObservedELA:
     def step(self, state: State, simulator: Simulator, streams: Streams) -> tuple[State, Info]:
         """One iteration."""
         k = state.k + 1
-        seeds = streams.train_seeds(k, self.batch)
+        seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
         _remember(state.replay, state.grid, played)
@@ -119,11 +140,25 @@ class ObservedELA:
         plan, info = self._plan(state, simulator, played)
         return replace(state, policy=replace(state.policy, plan=plan)), replace(info, refitted=refit)
 
-    def greedy(self, state: State, simulator: Simulator, prior: float = 0.0) -> ObservationPolicy:
+    def greedy(self, state: State, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> ObservationPolicy:
         """The policy that the model believes to be best, without bonus."""
         counts = state.counts
         bonus = np.zeros((counts.steps, counts.n_latents, counts.n_actions))
-        return replace(state.policy, plan=self._planned(state, simulator.horizon, bonus, prior))
+        return replace(state.policy, plan=self._planned(state, simulator.horizon, bonus, prior, caution))
+
+    def output(self, state: State, simulator: Simulator, streams: Streams, episodes: int) -> Output:
+        """Of the plans without bonus the one with the highest CVaR in so many more training episodes, the same for all.
+
+        0 episodes: the plan that the model believes to be best.
+        """
+        if episodes == 0:
+            return Output(self.greedy(state, simulator), *OUTPUTS[0])
+        seeds = streams.train_seeds(state.k + 1, episodes)
+        ways = [how for how in OUTPUTS if how[1] == 0.0 or self.planner is plan_observed]  # others know no caution
+        policies = [self.greedy(state, simulator, *how) for how in ways]
+        scores = [cvar(play_simulator(policy, simulator, seeds).returns, self.tau) for policy in policies]
+        best = int(np.argmax(scores))
+        return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
     def promise(self, state: State, simulator: Simulator) -> float:
         """The CVaR that the model promises of its greedy plan."""
@@ -148,7 +183,7 @@ class ObservedELA:
     ) -> State:
         warm = None if last is None else last.fitted.decoder
         fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
-        decoder, shared = fitted.decoder, self._one_table
+        decoder, shared = fitted.decoder, self.oracle.shared
         K = decoder.n_latents
         counts = LatentCounts(1 if shared else replay.horizon, K, simulator.n_actions, grid.top)
         support = supports(decoder, replay, streams.planner(k))
@@ -161,10 +196,6 @@ class ObservedELA:
         state = State(k, replay, grid, fitted, counts, support, policy, replay.n, grid.usual(replay))
         return self.resumed(state, simulator) if last is None else state
 
-    @property
-    def _one_table(self) -> bool:
-        return self.oracle.shared
-
     def _grow(self, state: State, before: int, k: int) -> State:
         """Add the new episodes to the tables, with new latents for what fits none."""
         replay, decoder = state.replay, state.fitted.decoder
@@ -176,7 +207,7 @@ class ObservedELA:
                     decoder = find(h, replay.features[alive, h])
                     find = decoder.with_novel
         labels = label(decoder, replay, before)
-        m = moves(replay, labels, decoder.n_latents, self._one_table, before, known=state.counts)
+        m = moves(replay, labels, decoder.n_latents, self.oracle.shared, before, known=state.counts)
         state.counts.add(m.h, m.z, m.a, m.after, m.units)
         policy = policy_of(decoder, state.counts, state.grid, replay.horizon, state.support)
         return replace(state, k=k, fitted=replace(state.fitted, decoder=decoder), policy=policy)
@@ -201,35 +232,16 @@ class ObservedELA:
             state.fitted.held_out, int(present.sum()), False, plan.support_error * state.grid.unit,
         )  # fmt: skip
 
-    def _planned(self, state: State, H: int, bonus: np.ndarray, prior: float = 0.0) -> ObservedPlan:
+    def _planned(
+        self, state: State, H: int, bonus: np.ndarray, prior: float = 0.0, caution: float = 0.0
+    ) -> ObservedPlan:
         first = state.replay.features[:, 0]
         start = posterior(state.fitted.decoder, 0, first[-200:])
         present = np.broadcast_to(_present(state.policy.base), (H, state.counts.n_latents))
-        return plan_observed(
+        return self.planner(
             state.counts, H, bonus, present, start, self.tau, zero=state.grid.zero, usual=state.usual, prior=prior,
-            support=state.support,
+            caution=caution, support=state.support,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Uniform:
-    """Uniform actions, drawn for whole episodes [n, H] so that they do not depend on how many are played at once."""
-
-    n_actions: int
-    horizon: int
-    rng: np.random.Generator
-
-    def start(self, n: int) -> np.ndarray:
-        return self.rng.integers(0, self.n_actions, size=(n, self.horizon))
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        return memory[:, h]
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        return memory
 
 
 def _remember(replay: Replay, grid: RewardGrid, played: Observed) -> None:

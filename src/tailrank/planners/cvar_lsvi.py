@@ -84,7 +84,8 @@ class CvarLsvi:
     variant: `literal` (as printed), `doubling` (printed features, recomputed only when a determinant has grown
     by the factor `growth`; 1 recomputes always) or `factored` (the same, and the known reward law is not learned).
     clip: `corrected`, or `printed` ([-H, H], which is wrong for H >= 5). cap: the largest bonus, in units
-    (default: H times the largest reward). tolerance: in units, see `LsviPlan.status`.
+    (default: H times the largest reward). tolerance: in units, see `LsviPlan.status`. quiet: last steps without a
+    bonus, two where the reward laws are known.
     """
 
     iterations: int
@@ -96,6 +97,7 @@ class CvarLsvi:
     variant: str = "factored"
     growth: float = 2.0
     tolerance: float | None = None
+    quiet: int = 2
 
     def __post_init__(self) -> None:
         for name in ("iterations", "evaluations"):
@@ -110,11 +112,14 @@ class CvarLsvi:
             raise InputError(f"lam = {self.lam}: must be positive")
 
     def plan(
-        self, model: FeatureModel, budget: int | Sequence[int] | None = None, *, tau: float, rng: np.random.Generator
-    ) -> LsviPlan:
+        self, model: FeatureModel, budget: int | Sequence[int] | None = None, *, tau: float, rng: np.random.Generator,
+        skip: bool = False,
+    ) -> LsviPlan:  # fmt: skip
         """The plan for one initial budget, the best of several, or the best of all (None). Budgets in units.
 
-        Exploration depends on the initial budget, so this is one call of Algorithm 2 for each of them.
+        Exploration depends on the initial budget, so this is one call of Algorithm 2 for each of them. skip: leave out
+        those that cannot be best. V never falls as budgets grow, so from budget i to j the objective grows by j - i at
+        most; that holds of the estimates up to their error, which is what skipping may cost.
         """
         tau = checks.tail_level(tau)
         most = model.horizon * _top(model)
@@ -122,20 +127,26 @@ class CvarLsvi:
         budgets = [checks.whole(i, "budget", least=0) for i in given]
         if not budgets or max(budgets) > most:
             raise InputError(f"budget = {max(budgets, default=None)}: must lie in 0..{most}, at least one is needed")
-        values, objective, simulated = np.empty(len(budgets)), np.empty(len(budgets)), 0
-        best: LsviRun | None = None
-        for n, (i, stream) in enumerate(zip(budgets, rng.spawn(len(budgets)), strict=True)):
+        tried: list[int] = []
+        values: list[float] = []
+        objective: list[float] = []
+        simulated, best = 0, None
+        for i, stream in zip(budgets, rng.spawn(len(budgets)), strict=True):
+            if skip and tried and objective[-1] + i - tried[-1] <= max(objective):
+                continue
             run = self.run(model, i, stream)
-            values[n], objective[n] = run.value, i - run.value / tau
             simulated += run.simulated
-            if best is None or objective[n] > objective[:n].max():
+            if best is None or i - run.value / tau > max(objective):
                 best = run
+            tried.append(i)
+            values.append(run.value)
+            objective.append(i - run.value / tau)
         if best is None:
             raise InputError("budget: at least one is needed, found none")
         if best.status == "not converged":
             gap = best.value - best.optimistic[-1]
             warnings.warn(f"CVaR-LSVI: gap {gap:.3g} units, asked for {self.tolerance}", NotConverged, stacklevel=2)
-        return LsviPlan(tau, np.array(budgets), values, objective, best, simulated)
+        return LsviPlan(tau, np.array(tried), np.array(values), np.array(objective), best, simulated)
 
     def run(self, model: FeatureModel, budget: int, rng: np.random.Generator) -> LsviRun:
         """Algorithm 2 for the initial budget i1.
@@ -144,7 +155,8 @@ class CvarLsvi:
         """
         explore, judge = rng.spawn(2)
         fit = self._fit(model, budget)
-        start, left = np.asarray(model.start())[None], np.array([budget])
+        start = model.start()
+        left = np.full(len(start), budget)
         values: list[float] = []
         optimistic: list[float] = []
         counts: list[int] = []
@@ -153,7 +165,7 @@ class CvarLsvi:
             policy = fit.policy()  # lines 3-11
             earned = rollout(model, policy.choose, budget, self.evaluations, judge).values(budget)  # line 15
             values.append(float(earned.mean()))  # line 16
-            optimistic.append(float(policy.value(0, start, left)[0]))
+            optimistic.append(float(policy.value(0, start, left).mean()))
             if best is None or values[-1] < min(values[:-1]):  # line 18: min, not max
                 best, error = policy, float(earned.std() / np.sqrt(earned.size))
             before = fit.count
@@ -173,7 +185,7 @@ class CvarLsvi:
         """The regression of this variant, without data."""
         top = _top(model)
         cap = float(model.horizon * top) if self.cap is None else self.cap
-        clip = Clip(model.horizon, top, cap, self.clip == "printed")
+        clip = Clip(model.horizon, top, cap, self.clip == "printed", self.quiet)
         if self.variant == "literal":
             return LiteralFit(model, budget, self.lam, self.beta, clip, self.iterations)
         factored = self.variant == "factored"
@@ -182,4 +194,4 @@ class CvarLsvi:
 
 def _top(model: FeatureModel) -> int:
     """The largest reward in units."""
-    return int(model.reward_laws(0, np.asarray(model.start())[None]).shape[2]) - 1
+    return int(model.reward_laws(0, model.start()).shape[-1]) - 1

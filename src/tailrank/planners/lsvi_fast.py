@@ -42,7 +42,11 @@ class FastFit:
         if factored:
             self.inverse[H - 1][:] = 0.0  # nothing to learn at the last step
         self.chosen = [np.empty((most, D)) for D in size]
-        self.views = [View(np.empty((most, A, d)), np.empty((most, A, nr)), np.empty((most, A))) for d in rank]
+        joint = model.reward_laws(0, model.start()).ndim == 4
+        self.views = [
+            View(np.empty((most, A, d)), np.empty((most, A, d, nr) if joint else (most, A, nr)), np.empty((most, A)))
+            for d in rank
+        ]
         self.units = [np.empty(most, dtype=np.int64) for _ in range(H)]
         self.grown = np.zeros(H)
         """Growth of each log det since the last recomputation."""
@@ -111,7 +115,8 @@ class FastFit:
             part = slice(begin, min(begin + CHUNK, V.shape[0]))
             seen = View(*(table[part] for table in self.views[h]))
             if self.factored:
-                kernels.lowest_factored(*seen, weights, inverse, self.beta, low, high, offset, V[part])
+                kernel = kernels.lowest_joint if seen.law.ndim == 4 else kernels.lowest_factored
+                kernel(*seen, weights, inverse, self.beta, low, high, offset, V[part])
                 continue
             x = seen.joint()
             flat = x.reshape(-1, x.shape[2])

@@ -1,7 +1,8 @@
 """Compiled loops of CVaR-LSVI: rank-one updates, scores of actions, values at visited states.
 
 Weights are W [d, nr, C] for the printed features (phi (x) law) and M [d, C] for the factored ones (phi alone,
-the known reward law applied afterwards). Every kernel has a plain NumPy twin in `lsvi_literal` or the tests.
+the known reward law applied afterwards: `_factored` where it is independent of the next latent, `_joint` where only
+the law of both together is known). Every kernel has a plain NumPy twin in `lsvi_literal` or the tests.
 """
 
 from __future__ import annotations
@@ -37,28 +38,24 @@ def grow(inverse, features, gains):
 
 
 @compiled
-def scores_printed(phi, law, bonus, budgets, weights, inverse, beta):
-    """-b + <phi (x) law, w(budget)> - beta ||phi (x) law|| for each state and action, [n, A]."""
-    n, A, d = phi.shape
-    nr = law.shape[2]
-    out = np.empty((n, A))
-    x, y = np.empty(d * nr), np.empty(d * nr)
+def scores_printed(features, bonus, budgets, weights, inverse, beta):
+    """-b + <x, w(budget)> - beta ||x|| for each state and action, [n, A]; x = features [n, A, D], weights [D, C]."""
+    n, A, D = features.shape
+    out, y = np.empty((n, A)), np.empty(D)
     for j in range(n):
         i = budgets[j]
         for a in range(A):
-            q = -bonus[j, a]
-            for k in range(d):
-                for r in range(nr):
-                    x[k * nr + r] = phi[j, a, k] * law[j, a, r]
-                    q += x[k * nr + r] * weights[k, r, i]
+            x, q = features[j, a], -bonus[j, a]
+            for k in range(D):
+                q += x[k] * weights[k, i]
             if beta != 0.0:
                 y[:] = 0.0
-                for k in range(d * nr):
+                for k in range(D):
                     if x[k] != 0.0:
-                        for m in range(d * nr):
+                        for m in range(D):
                             y[m] += x[k] * inverse[k, m]
                 quad = 0.0
-                for k in range(d * nr):
+                for k in range(D):
                     quad += x[k] * y[k]
                 q -= beta * np.sqrt(max(quad, 0.0))
             out[j, a] = q
@@ -86,6 +83,51 @@ def scores_factored(phi, law, bonus, budgets, table, inverse, beta):
                     for m in range(d):
                         quad += phi[j, a, k] * inverse[k, m] * phi[j, a, m]
             out[j, a] = q - beta * np.sqrt(max(quad, 0.0))
+    return out
+
+
+@compiled
+def scores_joint(phi, law, bonus, budgets, table, inverse, beta):
+    """`scores_factored` with law [n, A, d, nr], the law of latent and reward together."""
+    n, A, d, nr = law.shape
+    out = np.empty((n, A))
+    for j in range(n):
+        for a in range(A):
+            q, quad = -bonus[j, a], 0.0
+            for k in range(d):
+                for r in range(nr):
+                    if law[j, a, k, r] != 0.0:
+                        q += law[j, a, k, r] * table[k, max(budgets[j] - r, 0)]
+                if beta != 0.0:
+                    for m in range(d):
+                        quad += phi[j, a, k] * inverse[k, m] * phi[j, a, m]
+            out[j, a] = q - beta * np.sqrt(max(quad, 0.0))
+    return out
+
+
+@compiled
+def first_least(scores, tie):
+    """The first action [n] whose score [n, A] is within `tie` of the least."""
+    n = scores.shape[0]
+    out = np.zeros(n, np.int64)
+    for j in range(n):
+        least = scores[j].min() + tie
+        while scores[j, out[j]] > least:
+            out[j] += 1
+    return out
+
+
+@compiled
+def pick(laws, actions, u):
+    """The index at point u [n] in [0, 1) of the distribution function of laws[j, actions[j]], laws [n, A, k]."""
+    n, k = u.size, laws.shape[2]
+    out = np.zeros(n, np.int64)
+    for j in range(n):
+        law = laws[j, actions[j]]
+        target, total = u[j] * law.sum(), law[0]
+        while target >= total and out[j] < k - 1:
+            out[j] += 1
+            total += law[out[j]]
     return out
 
 
@@ -185,3 +227,31 @@ def lowest_factored(phi, law, bonus, table, inverse, beta, low, high, offset, ou
                 best, spare = spare, best  # in place, this would compile to slow masked stores
         for i in range(C):
             out[j, i] = min(max(best[i], low), high[i])
+
+
+@compiled
+def lowest_joint(phi, law, bonus, table, inverse, beta, low, high, offset, out):
+    """`lowest_factored` with law [n, A, d, nr], the law of latent and reward together."""
+    n, A, d, nr = law.shape
+    C = out.shape[1]
+    q = np.empty(C)
+    for j in range(n):
+        for a in range(A):
+            quad = 0.0
+            for k in range(d):
+                for m in range(d):
+                    quad += phi[j, a, k] * inverse[k, m] * phi[j, a, m]
+            q[:] = -bonus[j, a] - beta * np.sqrt(max(quad, 0.0))
+            for k in range(d):
+                for r in range(nr):
+                    p = law[j, a, k, r]
+                    if p != 0.0:
+                        first = min(max(r - offset, 0), C)
+                        for i in range(first):
+                            q[i] += p * table[k, 0]
+                        for i in range(first, C):
+                            q[i] += p * table[k, i + offset - r]
+            for i in range(C):
+                out[j, i] = q[i] if a == 0 else min(out[j, i], q[i])
+        for i in range(C):
+            out[j, i] = min(max(out[j, i], low), high[i])

@@ -2,18 +2,23 @@
 
 Nothing here lists the states, so a model over reals serves as well as a table. Steps are 0-based: h = 0..H-1.
 After the last action nothing is scored; its feature is e_1 (a single 1), so that one code serves all steps.
+
+The paper takes reward and next state to be independent given state and action. Where they are not, but
+P(s', r | s, a) = sum_j P(j, r | s, a) psi_j(s'), a model gives the laws of (j, r) together, [n, A, d, nr], and the
+low rank is that of the joint law: its features are phi = sum_r P(j, r), or all of P(j, r).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.lowrank import LowRankModel, draw
+from tailrank.lowrank import LowRankModel
+from tailrank.planners.lsvi_kernels import pick
 
 
 class FeatureModel(Protocol):
@@ -33,24 +38,26 @@ class FeatureModel(Protocol):
         """Dimension d of the features of step h (h = 0..H-2)."""
         ...
 
-    def start(self) -> Any:
-        """The state in which every episode starts."""
+    def start(self) -> np.ndarray:
+        """The states in which episodes start, equally likely; mostly one."""
         ...
 
     def features(self, h: int, states: np.ndarray) -> np.ndarray:
-        """phi_h [n, A, d], h = 0..H-2, of norm at most 1."""
+        """phi_h [n, A, d], h = 0..H-2: laws of the latent."""
         ...
 
     def reward_laws(self, h: int, states: np.ndarray) -> np.ndarray:
-        """Laws [n, A, nr] of the reward over 0..nr-1 units, independent of the next state."""
+        """Laws [n, A, nr] of the reward over 0..nr-1 units, independent of the next state; or, where it is not,
+        [n, A, d, nr] of latent and reward together.
+        """
         ...
 
     def bonus(self, h: int, states: np.ndarray) -> np.ndarray:
-        """Bonuses [n, A] in units; zero at the last two steps."""
+        """Bonuses [n, A] in units; zero at the last two steps where the reward laws are known."""
         ...
 
-    def sample(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Next states [n] after step h = 0..H-2."""
+    def sample_latent(self, h: int, latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """States [n] of step h + 1 from psi_j, for latents j [n]."""
         ...
 
 
@@ -88,9 +95,9 @@ class GroupModel:
         """d of step h."""
         return int(self._model.steps[h].phi.shape[2])
 
-    def start(self) -> int:
-        """The starting group."""
-        return self._start
+    def start(self) -> np.ndarray:
+        """The starting group, [1]."""
+        return np.array([self._start])
 
     def features(self, h: int, states: np.ndarray) -> np.ndarray:
         """phi_h [n, A, d] of these groups."""
@@ -104,10 +111,6 @@ class GroupModel:
         """Bonuses [n, A] of these groups."""
         return self._bonus[h][states]
 
-    def sample(self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Next groups [n]: first the latent j ~ phi, then the group ~ psi_j."""
-        return self.sample_latent(h, draw(self._model.steps[h].phi[states, actions], rng), rng)
-
     def sample_latent(self, h: int, latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Groups [n] of step h + 1 from psi_j, for latents j [n]."""
         size = self._model.steps[h].psi.shape[1]
@@ -116,7 +119,7 @@ class GroupModel:
 
 
 class View(NamedTuple):
-    """The model at n states of one step: phi [n, A, d], law [n, A, nr], bonus [n, A]."""
+    """The model at n states of one step: phi [n, A, d], law [n, A, nr] (or joint, [n, A, d, nr]), bonus [n, A]."""
 
     phi: np.ndarray
     law: np.ndarray
@@ -125,14 +128,18 @@ class View(NamedTuple):
     def joint(self) -> np.ndarray:
         """Features phi (x) law [n, A, d nr] of (next state, reward) (Algorithm 2, line 1)."""
         n, A, d = self.phi.shape
-        return (self.phi[..., :, None] * self.law[..., None, :]).reshape(n, A, d * self.law.shape[2])
+        law = self.law if self.law.ndim == 4 else self.phi[..., :, None] * self.law[..., None, :]
+        return law.reshape(n, A, d * law.shape[3])
 
 
 def view(model: FeatureModel, h: int, states: np.ndarray) -> View:
     """The model at these states; the feature of the last step is e_1."""
     law = model.reward_laws(h, states)
-    phi = model.features(h, states) if h < model.horizon - 1 else np.ones((*law.shape[:2], 1))
-    return View(phi, law, model.bonus(h, states))
+    if h < model.horizon - 1:
+        return View(model.features(h, states), law, model.bonus(h, states))
+    if law.ndim == 4:
+        law = law.sum(axis=2, keepdims=True)
+    return View(np.ones((*law.shape[:2], 1)), law, model.bonus(h, states))
 
 
 @dataclass(frozen=True)
@@ -156,14 +163,19 @@ Choose = Callable[[int, View, np.ndarray], np.ndarray]
 
 def rollout(model: FeatureModel, choose: Choose, budget: int, n: int, rng: np.random.Generator) -> Episodes:
     """n episodes of a policy from (start, budget) (lines 12 and 15). Budgets are clamped at 0."""
-    states = np.repeat(np.asarray(model.start())[None], n, axis=0)
-    left, rows = np.full(n, budget, dtype=np.int64), np.arange(n)
+    first = model.start()
+    states = first[np.zeros(n, dtype=np.int64) if len(first) == 1 else rng.integers(len(first), size=n)]
+    left = np.full(n, budget, dtype=np.int64)
     views, actions, units = [], [], []
     for h in range(model.horizon):
         views.append(view(model, h, states))
         actions.append(choose(h, views[h], left))
-        units.append(draw(views[h].law[rows, actions[h]], rng))
-        left = np.maximum(left - units[h], 0)
+        law = views[h].law
+        latent, drawn = np.divmod(pick(law.reshape(n, law.shape[1], -1), actions[h], rng.random(n)), law.shape[-1])
+        units.append(drawn)
+        left = np.maximum(left - drawn, 0)
         if h < model.horizon - 1:
-            states = model.sample(h, states, actions[h], rng)
+            if law.ndim == 3:
+                latent = pick(views[h].phi, actions[h], rng.random(n))
+            states = model.sample_latent(h, latent, rng)
     return Episodes(tuple(views), tuple(actions), tuple(units))

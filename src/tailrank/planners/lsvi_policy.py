@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.planners.lsvi_kernels import scores_factored, scores_printed
+from tailrank.planners import lsvi_kernels as kernels
 from tailrank.planners.lsvi_model import FeatureModel, View, view
 
 TIE = 1e-9
@@ -24,18 +24,20 @@ TIE = 1e-9
 class Clip:
     """Ends of the clip of Q_h in units.
 
-    Corrected: from minus the bonuses still to come, cap (H - 2 - h)^+, to the budget i itself. Printed: -H to H
-    (in units, hence times the largest reward `top`), which cuts off values that can be reached when H >= 5.
+    Corrected: from minus the bonuses still to come, cap (H - quiet - h)^+, to the budget i itself; the last `quiet`
+    steps have no bonus. Printed: -H to H (in units, hence times the largest reward `top`), which cuts off values that
+    can be reached when H >= 5.
     """
 
     horizon: int
     top: int
     cap: float
     printed: bool = False
+    quiet: int = 2
 
     def low(self, h: int) -> float:
         """The lower end at step h."""
-        return -float(self.horizon * self.top) if self.printed else -self.cap * max(self.horizon - 2 - h, 0)
+        return -float(self.horizon * self.top) if self.printed else -self.cap * max(self.horizon - self.quiet - h, 0)
 
     def high(self, budgets: np.ndarray) -> np.ndarray:
         """The upper end at these budgets."""
@@ -44,7 +46,7 @@ class Clip:
 
     def check(self, h: int, bonus: np.ndarray) -> None:
         """Raise if a bonus exceeds what the corrected clip allows for."""
-        most = self.cap if h < self.horizon - 2 else 0.0
+        most = self.cap if h < self.horizon - self.quiet else 0.0
         if not self.printed and not (bonus <= most + 1e-9).all():
             raise InputError(f"bonus at step {h} is {float(bonus.max()):.9g} units, must be at most {most:.9g}")
 
@@ -70,14 +72,17 @@ class LsviPolicy:
 
     def scores(self, h: int, seen: View, budgets: np.ndarray) -> np.ndarray:
         """Q before the clip, [n, A]."""
-        kernel = scores_printed if self.weights[h].ndim == 3 else scores_factored
-        budgets = np.clip(budgets, self.lowest(h), self.budget) - self.base[h]
-        return kernel(seen.phi, seen.law, seen.bonus, budgets, self.weights[h], self.inverse[h], self.beta)
+        weights, inverse = self.weights[h], self.inverse[h]
+        budgets = np.minimum(np.maximum(budgets, self.lowest(h)), self.budget) - self.base[h]
+        if weights.ndim == 3:
+            table = weights.reshape(-1, weights.shape[2])
+            return kernels.scores_printed(seen.joint(), seen.bonus, budgets, table, inverse, self.beta)
+        kernel = kernels.scores_joint if seen.law.ndim == 4 else kernels.scores_factored
+        return kernel(*seen, budgets, weights, inverse, self.beta)
 
     def choose(self, h: int, seen: View, budgets: np.ndarray) -> np.ndarray:
         """Actions [n] for what the model shows of n states, and their budgets [n]."""
-        q = self.scores(h, seen, budgets)
-        return np.asarray((q <= q.min(axis=1, keepdims=True) + TIE).argmax(axis=1))
+        return np.asarray(kernels.first_least(self.scores(h, seen, budgets), TIE))
 
     def act(self, h: int, states: np.ndarray, budgets: np.ndarray) -> np.ndarray:
         """Actions [n] in these states with these budgets (whole units; those that cannot be met are clamped)."""

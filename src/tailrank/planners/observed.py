@@ -11,11 +11,17 @@ still be earned need no table: values are linear there.
 
 Pairs that were never tried lead anywhere: to every latent of the next step alike, with the step's usual reward.
 Pairs that were tried n times are mixed with all the outcomes of their latent, with weight prior / (n + prior).
+
+Whoever takes the best of many estimates takes one that is too good. A plan for use, not for exploration, can be made
+with `caution` L: the shortfall of a pair grows by the margin sqrt(2 V L / n), with V the variance of what follows it
+at that budget, and it is mixed with the worst that can follow, with weight L / (n + L) (the two terms of Bernstein's
+inequality; Maurer and Pontil 2009). What was never tried is as bad as anything can be.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -60,10 +66,31 @@ class ObservedPlan:
         observed_kernels.choose(self.values[h], mix, budgets, result)
         return result
 
+    def act_in(self, h: int, latents: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Actions [n] in latents [n] that are sure: the first of those with the least shortfall."""
+        values = self.values[h]
+        rows = values[latents, :, np.clip(budgets, 0, values.shape[2] - 1)]
+        least = rows.min(axis=1, keepdims=True)
+        return np.asarray((rows <= least + 1e-12 * np.maximum(1.0, np.abs(least))).argmax(axis=1))
+
+
+class ObservedPlanner(Protocol):
+    """Makes plans of a counted model, as `plan_observed` does."""
+
+    def __call__(
+        self, counts: LatentCounts, horizon: int, bonus: np.ndarray, present: np.ndarray, start: np.ndarray,
+        tau: float, *, zero: int, usual: np.ndarray, prior: float, caution: float = 0.0,
+        support: list[Support | None] | None = None,
+    ) -> ObservedPlan:  # fmt: skip
+        """The plan."""
+        ...
+
 
 def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list[Support | None]:
     """For each step the observations that are not sure, None where all are."""
     result: list[Support | None] = []
+    if hasattr(decoder, "nearest"):  # one observation, one latent
+        return [None] * replay.horizon
     for h in range(replay.horizon):
         alive = replay.alive(h)
         if alive.size > 5 * LARGEST_SUPPORT:
@@ -88,7 +115,7 @@ def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list
 
 def plan_observed(
     counts: LatentCounts, horizon: int, bonus: np.ndarray, present: np.ndarray, start: np.ndarray, tau: float, *,
-    zero: int, usual: np.ndarray, prior: float, support: list[Support | None] | None = None,
+    zero: int, usual: np.ndarray, prior: float, caution: float = 0.0, support: list[Support | None] | None = None,
 ) -> ObservedPlan:  # fmt: skip
     """The plan of the counted model.
 
@@ -101,21 +128,17 @@ def plan_observed(
     ptr, after, units, count = counts.outcomes()
     table_of = np.zeros(H, dtype=np.int64) if counts.steps == 1 else np.arange(H)
     ends = ptr[:: K * A]
-    most, ended = np.zeros(H + 1, dtype=np.int64), np.zeros(H + 1, dtype=np.int64)
-    for h in reversed(range(H)):
-        t = table_of[h]
-        top = max(int(units[ends[t] : ends[t + 1]].max(initial=0)), int(usual[h]))
-        ended[h] = ended[h + 1] + zero
-        most[h] = max(top + max(most[h + 1], ended[h + 1]), ended[h])
+    most = most_left(counts, H, zero, usual)
     values: list[np.ndarray] = []
     nowhere = np.zeros(K, dtype=bool)
     error = 0.0
     tables = np.zeros((K + 1, 1))
     for h in reversed(range(H)):
         t, C = table_of[h], int(most[h]) + 1
+        least = int(units[ends[t] : ends[t + 1]].min(initial=zero))
         q, result = np.empty((K, A, C)), np.empty((K + 1, C))
         observed_kernels.backup(
-            ptr[t * K * A : (t + 1) * K * A + 1], after, units, count, bonus[t], prior,
+            ptr[t * K * A : (t + 1) * K * A + 1], after, units, count, bonus[t], prior, caution, least,
             present[h + 1] if h < H - 1 else nowhere, int(usual[h]), (H - h) * zero, tables, q, result,
         )  # fmt: skip
         values.append(q)
@@ -129,6 +152,19 @@ def plan_observed(
     objective = np.arange(first.size) - first / tau
     best = int(np.argmax(objective >= objective.max() - 1e-11 * max(1.0, float(np.abs(objective).max()))))
     return ObservedPlan(tuple(reversed(values)), best, float(objective[best]), first, error)
+
+
+def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) -> np.ndarray:
+    """The most units that can still be earned at each step, [H + 1]."""
+    ptr, _, units, _ = counts.outcomes()
+    ends = ptr[:: counts.n_latents * counts.n_actions]
+    most, ended = np.zeros(horizon + 1, dtype=np.int64), 0
+    for h in reversed(range(horizon)):
+        t = 0 if counts.steps == 1 else h
+        top = max(int(units[ends[t] : ends[t + 1]].max(initial=0)), int(usual[h]))
+        most[h] = max(top + max(int(most[h + 1]), ended), ended + zero)
+        ended += zero
+    return most
 
 
 def _best(values: np.ndarray, mix: np.ndarray) -> np.ndarray:

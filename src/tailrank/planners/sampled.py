@@ -4,13 +4,12 @@
 
 Every table needs V only at the d N sampled states of the next step, so the cost does not depend on how many
 states there are, and the error falls as 1 / sqrt(N). The plan acts in states it has never seen: it needs phi
-there, and the tables.
+there, and the tables. Rewards must be independent of next states.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -18,19 +17,11 @@ from tailrank import checks
 from tailrank.planners.lsvi_model import FeatureModel, view
 
 
-class LatentSampler(FeatureModel, Protocol):
-    """A model that can also be sampled latent by latent."""
-
-    def sample_latent(self, h: int, latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """States [n] of step h + 1 from psi_j, for latents j [n]."""
-        ...
-
-
 @dataclass(frozen=True)
 class SampledPlan:
     """tables [H] of [d, C]; `budget` and `objective` in units; curve V_0(start, c) [C]."""
 
-    model: LatentSampler
+    model: FeatureModel
     tables: tuple[np.ndarray, ...]
     budget: int
     objective: float
@@ -47,13 +38,13 @@ class SampledPlan:
         return np.asarray(((seen.law * after).sum(axis=2) - seen.bonus).argmin(axis=1))
 
 
-def plan_sampled(model: LatentSampler, tau: float, *, samples: int, rng: np.random.Generator) -> SampledPlan:
+def plan_sampled(model: FeatureModel, tau: float, *, samples: int, rng: np.random.Generator) -> SampledPlan:
     """The plan from `samples` states of every psi_j (and the exact reward laws)."""
     from tailrank import kernels
 
     N, tau = checks.whole(samples, "samples"), checks.tail_level(tau)
     H = model.horizon
-    states = [np.asarray(model.start())[None]]
+    states = [model.start()]
     for h in range(H - 1):
         states.append(model.sample_latent(h, np.repeat(np.arange(model.rank(h)), N), rng))
     tables: list[np.ndarray] = []
@@ -72,6 +63,7 @@ def plan_sampled(model: LatentSampler, tau: float, *, samples: int, rng: np.rand
         )  # fmt: skip
         tables.append(table)
     budgets = np.arange(values.shape[1], dtype=np.float64)
-    objective = budgets - values[0] / tau
+    curve = values.mean(axis=0)
+    objective = budgets - curve / tau
     best = int(np.argmax(objective >= objective.max() - 1e-11 * budgets.size))
-    return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), values[0])
+    return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), curve)
