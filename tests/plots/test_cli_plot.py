@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from plot_cases import final, learning, write_run
 
+from made_runs import final, learning, write_run
 from tailrank import read_mdp, save, solve
 from tailrank.cli import main
 

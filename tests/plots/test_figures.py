@@ -9,9 +9,9 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
-from plot_cases import LOCK, final, learning, write_run
 from safetensors.numpy import save_file
 
+from made_runs import LOCK, final, learning, write_run
 from tailrank import InputError, cvar, evaluate, plots, read_mdp, save, solve
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.run import run

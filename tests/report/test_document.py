@@ -144,7 +144,7 @@ def contrast(one, other):
 
 
 def test_colours_can_be_read_in_light_and_dark():
-    css = document._asset("style.css")
+    css = document.asset("style.css")
     blocks = re.findall(r"(:root[^{]*)\{([^}]*)\}", css)
     themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", body)) for _, body in blocks]
     assert len(themes) == 3

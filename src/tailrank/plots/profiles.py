@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tailrank.checks import InputError, number
+from tailrank.comparison.groups import Paths, final_cvar, read, star_of
+from tailrank.comparison.tasks import tasks
 from tailrank.plots import style
-from tailrank.plots.groups import Paths, final_cvar, read, star_of, tasks
-from tailrank.plots.seeds import Band, band
 from tailrank.report.runs import Run
+from tailrank.statistics.seeds import CONFIDENCE, Band, band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,22 +36,39 @@ def draw(runs: Paths, baseline: float, labels: Sequence[str], width: float, rng:
     if not relative:
         _one_task(found)
     generator = np.random.default_rng(0) if rng is None else rng
-    x = grid(list(score.values()), relative)
+    lines = [
+        (group.name, [np.array([score[run.folder] for run in members]) for members in by_task])
+        for group, by_task in tasks(found, labels)
+    ]
+    tau = {run.tau for run in found}
+    text = "CVaR / CVaR*" if baseline == 0 else f"(CVaR − {baseline:g}) / (CVaR* − {baseline:g})"
+    level = f" at τ = {tau.pop():g}" if len(tau) == 1 else ""
+    return figure_of(lines, f"final {text if relative else 'CVaR'}{level}", relative, width, generator)
+
+
+@style.look()
+def figure_of(
+    lines: Sequence[tuple[str, Sequence[np.ndarray]]],
+    title: str,
+    relative: bool,
+    width: float,
+    rng: np.random.Generator,
+    confidence: float = CONFIDENCE,
+) -> Figure:
+    """The figure of methods with a name and the scores of their runs by task, [n] each. relative: 1 is the best."""
+    x = grid([float(score) for _, by_task in lines for scores in by_task for score in scores], relative)
     figure, (axes,) = style.canvas(width, 0.68 * width)
     names = []
-    for i, (group, by_task) in enumerate(tasks(found, labels)):
-        line = shares(x, [np.array([score[run.folder] for run in members]) for members in by_task], generator)
+    for i, (name, by_task) in enumerate(lines):
+        line = shares(x, by_task, rng, confidence)
         look = style.colour(i)
         (handle,) = axes.step(x, line.y, where="post", zorder=3, **look)
         if line.low is not None and line.high is not None:
             axes.fill_between(x, line.low, line.high, step="post", color=look["color"], alpha=0.18, linewidth=0)
-        names.append(style.Name(group.name, 0.0, look["color"], handle))
+        names.append(style.Name(name, 0.0, look["color"], handle))
     axes.set_xlim(x[0], x[-1])
     axes.set_ylim(0, 1.02)
-    tau = {run.tau for run in found}
-    level = f" at τ = {tau.pop():g}" if len(tau) == 1 else ""
-    text = "CVaR / CVaR*" if baseline == 0 else f"(CVaR − {baseline:g}) / (CVaR* − {baseline:g})"
-    axes.set_xlabel(f"final {text if relative else 'CVaR'}{level}")
+    axes.set_xlabel(title)
     axes.set_ylabel("share of runs above")
     named = [name for name in names if name.text]
     if named:
@@ -71,9 +89,11 @@ def score_of(run: Run, baseline: float = 0.0) -> float:
     return (final_cvar(run) - baseline) / (star - baseline)
 
 
-def shares(x: np.ndarray, scores: Sequence[np.ndarray], rng: np.random.Generator) -> Band:
+def shares(
+    x: np.ndarray, scores: Sequence[np.ndarray], rng: np.random.Generator, confidence: float = CONFIDENCE
+) -> Band:
     """Share of runs with a score above each x [t], a band over runs; scores: those of the runs of each task, [n]."""
-    return band(x, [(one[:, None] > x[None, :] + TOLERANCE).astype(float) for one in scores], "mean", rng)
+    return band(x, [(one[:, None] > x[None, :] + TOLERANCE).astype(float) for one in scores], "mean", rng, confidence)
 
 
 def grid(scores: list[float], relative: bool) -> np.ndarray:

@@ -57,13 +57,13 @@ def _large(data: dict[str, Any]) -> bool:
 
 def page(data: dict[str, Any], *, live: bool = False) -> str:
     """The whole page as text. live: it may ask the server that it came from for news."""
-    style, script = _asset("style.css"), bundle()
+    style, script = asset("style.css"), bundle()
     rules = content_policy(style, script, live=live)
     parts = {
         "title": html.escape(f"{data['title']}: risk report"), "policy": html.escape(rules),
         "style": style, "script": script, "data": as_json(data),
     }  # fmt: skip
-    text = _asset("page.html")
+    text = asset("page.html")
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
 
 
@@ -95,7 +95,7 @@ def bundle() -> str:
     def add(name: str) -> None:
         if name in done:
             return
-        source = _asset(f"{name}.js")
+        source = asset(f"{name}.js")
         for _, other in IMPORT.findall(source):
             add(other)
         names = ", ".join(EXPORT.findall(source))
@@ -108,6 +108,7 @@ def bundle() -> str:
 
 
 @lru_cache(maxsize=32)
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of the page."""
     text = resources.files("tailrank.report").joinpath("page", name).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n")

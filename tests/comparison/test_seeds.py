@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from tailrank.checks import InputError
-from tailrank.plots.seeds import CENTRES, align, band, centre
-from tailrank.plots.style import spread
+from tailrank.statistics.seeds import CENTRES, align, band, centre
 
 
 def test_the_band_of_a_mean_is_that_of_the_normal_law():
@@ -69,17 +68,3 @@ def test_between_two_points_a_run_has_its_last_value():
             assert value == [b for a, b in zip(x, y) if a <= at][-1]
     with pytest.raises(InputError, match="no stretch in common"):
         align([(np.array([1.0, 2.0]), np.zeros(2)), (np.array([3.0, 4.0]), np.zeros(2))])
-
-
-@pytest.mark.parametrize("ends", [[0.1, 0.12, 0.9], [0.5, 0.5, 0.5], [0.3, 0.1, 0.35, 0.0], [0.2]])
-def test_names_move_as_little_as_they_can(ends):
-    gap = 0.1
-    found = np.array(spread(ends, gap))
-    order = np.argsort(ends, kind="stable")
-    assert (np.diff(found[order]) >= gap - 1e-12).all()
-    cost = ((found - ends) ** 2).sum()
-    shifts = np.linspace(-0.3, 0.3, 25 if len(ends) < 4 else 13)
-    others = np.array(ends) + np.stack(np.meshgrid(*[shifts] * len(ends)), axis=-1).reshape(-1, len(ends))
-    others = others[(np.diff(others[:, order], axis=1) >= gap).all(axis=1)]
-    assert len(others) > 10
-    assert ((others - ends) ** 2).sum(axis=1).min() >= cost - 1e-12

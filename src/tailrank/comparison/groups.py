@@ -14,10 +14,6 @@ from tailrank.report.runs import Run
 
 Paths = str | Path | Sequence[str | Path]
 IGNORED = {"seed", "checkpoint_every"}
-TASK = {
-    "environment", "settings", "tau", "horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports",
-}  # fmt: skip
-"""What a run has to do; everything else is how it does it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,12 @@ def read(runs: Paths) -> list[Run]:
 
 def grouped(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[Group]:
     """Runs of the same configuration but for the seed together, in the order given."""
+    found = by_kind(runs)
+    return named(found, [flat(members[0].config) for members in found], labels)
+
+
+def by_kind(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs of each configuration; raises where one is there twice."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(run.kind, []).append(run)
@@ -57,7 +59,7 @@ def grouped(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[Group]:
         if len(set(seeds)) < len(seeds):
             twice = next(run for i, run in enumerate(members) if run.seed in seeds[:i])
             raise InputError(f"{twice.folder}: has the configuration and the seed of another run; give each once")
-    return named(list(found.values()), [flat(members[0].config) for members in found.values()], labels)
+    return list(found.values())
 
 
 def named(members: list[list[Run]], settings: list[dict[str, str]], labels: Sequence[str]) -> list[Group]:
@@ -68,10 +70,11 @@ def named(members: list[list[Run]], settings: list[dict[str, str]], labels: Sequ
     return [Group(name, tuple(runs)) for name, runs in zip(names, members, strict=True)]
 
 
-def differences(settings: list[dict[str, str]]) -> list[str]:
+def differences(settings: list[dict[str, str]], absent: str = "-") -> list[str]:
     """What tells apart: `ELA` where it is the algorithm alone, else `rank = 3, share = True`; empty for one.
 
-    Settings that only some have (those of the planner of ella) are left out where the others tell them apart.
+    Settings that only some have (those of the planner of ella) are left out where the others tell them apart. absent:
+    what is said of one that does not have a setting; nothing, if it is empty.
     """
     keys = sorted({key for one in settings for key in one}, key=lambda key: (key != "algorithm", key))
     differ = [key for key in keys if len({one.get(key) for one in settings}) > 1]
@@ -80,7 +83,10 @@ def differences(settings: list[dict[str, str]]) -> list[str]:
         differ = shared
     short = [key.split(".")[-1] for key in keys]
     title = {key: key if short.count(end) > 1 else end for key, end in zip(keys, short, strict=True)}
-    return [", ".join(_setting(key, title[key], one.get(key, "-")) for key in differ) for one in settings]
+    return [
+        ", ".join(_setting(key, title[key], one.get(key, absent)) for key in differ if one.get(key, absent))
+        for one in settings
+    ]
 
 
 def _setting(key: str, title: str, value: str) -> str:
@@ -143,32 +149,3 @@ def series(run: Run, by: str, *columns: str) -> tuple[np.ndarray, ...] | None:
     empty = np.full(len(run.rows), np.nan)
     found = [column if (column := run.column(name)) is not None else empty for name in columns]
     return (x[keep], *(column[keep] for column in found))
-
-
-def tasks(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[tuple[Group, list[list[Run]]]]:
-    """Runs by method, and within each method by task.
-
-    A method is what differs between runs of one task: settings that only change with the task belong to the task.
-    """
-    of_task: dict[str, list[dict[str, str]]] = {}
-    for run in runs:
-        of_task.setdefault(_task(run), []).append(_method(run))
-    keys = {key for methods in of_task.values() for one in methods for key in one}
-    keys = {key for key in keys if any(len({one.get(key) for one in methods}) > 1 for methods in of_task.values())}
-    found: dict[str, dict[str, list[Run]]] = {}
-    settings: dict[str, dict[str, str]] = {}
-    for run in runs:
-        mine = {key: value for key, value in _method(run).items() if key in keys}
-        settings[str(sorted(mine.items()))] = mine
-        found.setdefault(str(sorted(mine.items())), {}).setdefault(_task(run), []).append(run)
-    members = [[run for group in by_task.values() for run in group] for by_task in found.values()]
-    groups = named(members, [settings[key] for key in found], labels)
-    return [(group, list(by_task.values())) for group, by_task in zip(groups, found.values(), strict=True)]
-
-
-def _task(run: Run) -> str:
-    return str(sorted((key, str(value)) for key, value in run.config.items() if key in TASK))
-
-
-def _method(run: Run) -> dict[str, str]:
-    return flat({key: value for key, value in run.config.items() if key not in TASK})

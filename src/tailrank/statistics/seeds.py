@@ -1,8 +1,8 @@
 """Several runs that differ in their seed as one line with a band.
 
 Runs are resampled with replacement, within each task where there are several (a stratified bootstrap; Agarwal et al.
-2021); the band holds the middle 95% of the centres of the resamples, at each point by itself. A run between two of its
-points has the value of the last one: that is the plan it would have played.
+2021); the band holds the middle 95% (`confidence`) of the centres of the resamples, at each point by itself. A run
+between two of its points has the value of the last one: that is the plan it would have played.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def centre(values: np.ndarray, how: str) -> np.ndarray:
     return np.asarray(ordered[..., cut : values.shape[-2] - cut, :].mean(axis=-2))
 
 
-def band(x: np.ndarray, strata: Sequence[np.ndarray], how: str, rng: np.random.Generator) -> Band:
+def band(
+    x: np.ndarray, strata: Sequence[np.ndarray], how: str, rng: np.random.Generator, confidence: float = CONFIDENCE
+) -> Band:
     """The centre of runs at x [t], with a band where there are enough of them.
 
     strata: for each task the values [n, t] of its runs; the centres of the tasks are averaged.
@@ -74,5 +76,5 @@ def band(x: np.ndarray, strata: Sequence[np.ndarray], how: str, rng: np.random.G
             size = min(rows, RESAMPLES - begin)
             chosen = table[rng.integers(0, n, size=(size, n))]
             resampled[begin : begin + size] += centre(chosen, how) / len(strata)
-    low, high = np.quantile(resampled, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2], axis=0)
+    low, high = np.quantile(resampled, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
     return Band(x, y, low, high)
