@@ -14,7 +14,7 @@ setup: $(READY)  ## make .venv, install everything, compile the kernels
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q -q --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -q -q -e '.[plot,envs,neural]' --group dev --group docs
+	@$(BIN)/python -m pip install -q -q -e '.[plot,envs,neural,cluster]' --group dev --group docs
 	@$(BIN)/python scripts/warm.py
 	@touch $(READY)
 	@echo "ready: try make demo"
@@ -55,9 +55,12 @@ bench: $(READY)  ## measure against other packages, write docs/benchmarks.md
 
 study: $(READY)  ## the studies of the learners (hours; finished runs are skipped), write docs/*results.md
 	@$(BIN)/python studies/run.py
+	@$(BIN)/python studies/zoo.py
 	@$(BIN)/python studies/bound_coverage.py
+	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/simulators.py
+	@$(BIN)/python studies/false_alarms.py
 
 clean:  ## remove environments, caches and output
 	rm -rf .venv .bench-venv demo dist build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,12 +17,13 @@ import numpy as np
 from tailrank import Schedule, cvar, cvar_interval, play_simulator
 from tailrank.bootstrap import resamples
 from tailrank.envs import open_simulator
+from tailrank.learners.doubts import doubts, ranks
 from tailrank.learners.observed import ObservedELA
 from tailrank.oracles.discriminative import Discriminative
+from tailrank.policy import UniformPolicy
 from tailrank.streams import Streams
 
 TAU = 0.1
-PRIORS = (0.0, 1.0, 5.0, 20.0)
 RED, BLUE, GREY = "#c8422b", "#1f5a96", "#8a8f98"
 NAMES = {"tau = 0.1": RED, "tau = 1": BLUE, "uniform": GREY}
 HERE = Path(__file__).resolve().parents[1] / "docs" / "img"
@@ -30,7 +31,11 @@ HERE = Path(__file__).resolve().parents[1] / "docs" / "img"
 
 @dataclass(frozen=True)
 class Task:
-    """A simulator and how it is learned: `episodes` in all, then `trial` more for each smoothing that is tried."""
+    """A simulator and how it is learned.
+
+    episodes: in all, before `trial` more for each plan that is tried for the output; fresh: to judge it.
+    batch, growth: episodes between two plans, see `ObservedELA`.
+    """
 
     make: Callable[[], Any] | str
     horizon: int
@@ -41,6 +46,7 @@ class Task:
     model: str = "mixture"
     alpha: float = 0.001
     batch: int = 8
+    growth: float = 0.0
     pilot: int = 100
     trial: int = 200
     fresh: int = 2000
@@ -51,47 +57,28 @@ class Task:
         return open_simulator(self.make, horizon=self.horizon, width=self.batch, **self.options)
 
 
-@dataclass(frozen=True)
-class Uniform:
-    """Uniform actions."""
-
-    n_actions: int
-    horizon: int
-    rng: np.random.Generator
-
-    def start(self, n: int) -> np.ndarray:
-        return self.rng.integers(0, self.n_actions, size=(n, self.horizon))
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        return memory[:, h]
-
-    def update(self, *told: Any) -> np.ndarray:
-        return np.asarray(told[-1])
-
-
-def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The policy after `episodes` episodes, and what is to be known about it."""
+def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Learn; the returns [fresh] of the policy in episodes that no training has seen, and what is to be known."""
     learner = ObservedELA(
         tau, Discriminative(rank=task.rank, model=task.model, shared=True), Schedule(task.alpha, 1e-5), "visits",
-        pilot=task.pilot, longest_pilot=max(task.pilot, task.episodes // 2), batch=task.batch, levels=task.levels,
-        reward_range=task.reward_range,
+        pilot=task.pilot, longest_pilot=max(task.pilot, task.episodes // 2), batch=task.batch,
+        growth=task.growth, levels=task.levels, reward_range=task.reward_range,
     )  # fmt: skip
     streams = Streams(seed)
     state = learner.init(simulator, streams)
     while state.episodes < task.episodes:
         state, _ = learner.step(state, simulator, streams)
-    found = []
-    for i, prior in enumerate(PRIORS):
-        policy = learner.greedy(state, simulator, prior)
-        returns = play_simulator(policy, simulator, streams.train_seeds(state.k + 1 + i, task.trial)).returns
-        found.append((cvar(returns, tau), -i, prior, policy))
-    _, _, prior, policy = max(found, key=lambda x: x[:2])
-    about = {
-        "episodes": state.episodes + len(PRIORS) * task.trial, "steps": int(state.replay.lengths.sum()),
-        "latents": int((state.policy.base > 0).sum()), "chosen": state.fitted.chosen, "prior": prior,
-        "promise": learner.promise(state, simulator), "unit": state.grid.unit,
+    output = learner.output(state, simulator, streams, task.trial)
+    returns = judge(output.policy, simulator, seed, task.fresh)
+    tail = cvar_interval(returns, tau, method="bca", rng=np.random.default_rng(0))
+    needed, rank = ranks(learner, state, simulator.n_actions, np.random.default_rng(seed))
+    said = doubts(learner, state, simulator, (tail.lower, tail.upper), np.random.default_rng(seed))
+    return returns, {
+        "episodes": state.episodes + output.episodes, "steps": int(state.replay.lengths.sum()),
+        "latents": int((state.policy.base > 0).sum()), "chosen": state.fitted.chosen, "prior": output.prior,
+        "caution": output.caution, "promise": learner.promise(state, simulator), "unit": state.grid.unit,
+        "needed": needed, "rank": rank, "doubts": said,
     }  # fmt: skip
-    return policy, about
 
 
 def judge(policy: Any, simulator: Any, seed: int, fresh: int) -> np.ndarray:
@@ -101,7 +88,8 @@ def judge(policy: Any, simulator: Any, seed: int, fresh: int) -> np.ndarray:
 
 def uniform(simulator: Any, seed: int, fresh: int) -> np.ndarray:
     """Returns [fresh] of uniform actions."""
-    return judge(Uniform(simulator.n_actions, simulator.horizon, np.random.default_rng(seed)), simulator, seed, fresh)
+    policy = UniformPolicy(simulator.n_actions, simulator.horizon, np.random.default_rng(seed))
+    return judge(policy, simulator, seed, fresh)
 
 
 def difference(
@@ -109,15 +97,13 @@ def difference(
 ) -> tuple[float, float, float]:
     """Mean over runs of the CVaR of the first less that of the second, and a 95% bootstrap interval.
 
-    first, second: the returns of each run. Runs are drawn with replacement, then the episodes of each.
+    first, second: the returns of each run, those with the same seed side by side. Runs are drawn with replacement (both
+    sides of a pair together), then the episodes of each.
     """
     rng = np.random.default_rng(0)
     values = [np.array([resamples(np.sort(x), tau, rng) for x in side]) for side in (first, second)]
-    means = []
-    for table in values:
-        runs = rng.integers(0, len(table), size=(table.shape[1], len(table)))
-        means.append(np.take_along_axis(table, runs.T, axis=0).mean(axis=0))
-    gap = means[0] - means[1]
+    runs = rng.integers(0, len(first), size=values[0].shape)
+    gap = np.take_along_axis(values[0] - values[1], runs, axis=0).mean(axis=0)
     estimate = np.mean([cvar(x, tau) for x in first]) - np.mean([cvar(x, tau) for x in second])
     return float(estimate), *(float(x) for x in np.quantile(gap, (0.025, 0.975)))
 
@@ -125,28 +111,16 @@ def difference(
 def compare(title: str, task: Task, unit: str, seed: int = 0) -> dict[str, np.ndarray]:
     """Learn at tau = 0.1 and at tau = 1, print what changed, draw; the returns of each policy."""
     if os.environ.get("TAILRANK_SMALL"):
-        task = shorter(task, float(os.environ["TAILRANK_SMALL"]))
         title += f", shortened by {os.environ['TAILRANK_SMALL']}: the numbers mean nothing"
     with task.open() as simulator:
         returns, notes = {}, []
         for name, tau in (("tau = 0.1", TAU), ("tau = 1", 1.0)):
-            policy, about = learn(task, simulator, tau, seed)
-            returns[name] = judge(policy, simulator, seed, task.fresh)
-            notes.append(misspecified(about["promise"], returns[name], tau))
+            returns[name], about = learn(task, simulator, tau, seed)
+            notes += [f"{name}: {note}" for note in about["doubts"]]
         returns["uniform"] = uniform(simulator, seed, task.fresh)
     tell(title, returns, unit)
-    for name, note in zip(returns, notes, strict=False):
-        if note:
-            print(f"{name}: {note}")
+    print(*notes, sep="\n")
     return returns
-
-
-def misspecified(promise: float, returns: np.ndarray, tau: float) -> str:
-    """What to say if the model's promise lies outside the interval of fresh episodes, else nothing."""
-    found = cvar_interval(returns, tau, method="bca", rng=np.random.default_rng(0))
-    if found.lower <= promise <= found.upper:
-        return ""
-    return f"misspecified: the model promises {promise:.4g}, fresh episodes give {found.lower:.4g} to {found.upper:.4g}"
 
 
 def tell(title: str, returns: dict[str, np.ndarray], unit: str) -> None:
@@ -197,9 +171,10 @@ def target(default: str) -> Path:
     return Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / default
 
 
-def shorter(task: Task, factor: float) -> Task:
-    """The same with fewer episodes, to try things."""
+def sized(task: Task) -> Task:
+    """The task, or the same with a share of its episodes, if TAILRANK_SMALL says so: to see that everything runs."""
+    share = float(os.environ.get("TAILRANK_SMALL") or 1)
     return replace(
-        task, episodes=max(10, int(task.episodes * factor)), fresh=max(20, int(task.fresh * factor)),
-        pilot=max(5, int(task.pilot * factor)), trial=max(10, int(task.trial * factor)),
+        task, episodes=max(10, int(task.episodes * share)), fresh=max(20, int(task.fresh * share)),
+        pilot=max(5, int(task.pilot * share)), trial=max(10, int(task.trial * share)),
     )  # fmt: skip

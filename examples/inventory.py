@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compare import Task, compare, draw, target
+from compare import Task, compare, draw, sized, target
 
 from tailrank import FiniteMDP, solve
 
@@ -32,8 +32,9 @@ def shop() -> Any:
 
 # Rewards are declared, so that nothing has to be guessed from a pilot; 125 steps of 5.
 TASK = Task(
-    shop, WEEKS, (-125.0, 500.0), 125, episodes=1500, model="table", alpha=3e-5, options={"levels": len(ORDERS)}
-)
+    shop, WEEKS, (-125.0, 500.0), 125, episodes=20_000, model="table", alpha=1e-6, batch=100, growth=0.2, pilot=200,
+    trial=1000, fresh=4000, options={"levels": len(ORDERS)},
+)  # fmt: skip
 
 
 def table(most: int = STOCK + WEEKS * max(ORDERS)) -> FiniteMDP:
@@ -54,6 +55,6 @@ if __name__ == "__main__":
     best = solve(table(), tau=0.1)
     neutral = best.risk_neutral
     print(f"exact: worst tenth at best {best.cvar:.2f}, of the best mean ({neutral.mean:.2f}) {neutral.cvar:.2f}")
-    returns = compare("a shop with unsure demand, 1,500 episodes", TASK, "earned")
+    returns = compare(f"a shop with unsure demand, {TASK.episodes:,} episodes", sized(TASK), "earned")
     label = "earned in five weeks (losses above 200 are shown as 200)"
     draw(target("inventory.png"), returns, label, least=-200.0)

@@ -50,7 +50,7 @@ def fails(result, *words: str, code: int = 2) -> None:
 def test_no_arguments_says_what_to_do_next():
     result = run()
     assert result.exit_code == 0
-    assert result.stdout.count("\n  tailrank ") == 5
+    assert result.stdout.count("\n  tailrank ") == 6
 
 
 @pytest.mark.parametrize("command", ["", "solve", "import", "export", "evaluate", "show"])

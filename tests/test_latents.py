@@ -38,6 +38,7 @@ def test_counts_are_those_of_a_dictionary(steps, K, A, top):
         transitions[h_, z_, a_, after_] += n
     np.testing.assert_array_equal(counts.visits(), visits)
     np.testing.assert_array_equal(counts.transitions(), transitions)
+    np.testing.assert_array_equal(counts.going_on(), transitions[..., :-1].sum(axis=-1))
 
 
 def test_adding_little_by_little_is_adding_at_once():

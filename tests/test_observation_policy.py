@@ -13,7 +13,7 @@ from tailrank.grid import BudgetGrid
 from tailrank.latents import LatentCounts
 from tailrank.learners.observed_state import policy_of
 from tailrank.observation_policy import FORGIVING, ObservationPolicy
-from tailrank.planners.observed import ObservedPlan
+from tailrank.planners.observed import ObservedPlan, Support
 from tailrank.reward_grid import RewardGrid
 
 K, A, H = 3, 2, 4
@@ -143,11 +143,15 @@ GRID = RewardGrid(0.0, 1.0, 1, 0, "here")
 
 def test_tables_of_a_counted_model():
     rows = [(0, 0, 0, 1, 0)] * 3 + [(0, 0, 0, 0, 1), (0, 1, 1, K, 0), (1, 1, 0, K, 0), (1, 1, 1, K, 0), (1, 0, 0, K, 1)]
-    policy = policy_of(None, counted(rows), GRID, 2, [None, None])
+    sure = policy_of(None, counted(rows), GRID, 2, [None, None])
+    assert not sure.filtered
+    np.testing.assert_allclose(sure.moves.sum(axis=-1), 1), "not looked at, but a law"
+    some = Support(np.full((1, K), 1 / K), np.full((K, 1), 0.5), np.full(K, 0.5))
+    policy = policy_of(None, counted(rows), GRID, 2, [None, some])
+    assert policy.filtered
     np.testing.assert_allclose(policy.base, [[0.8, 0.2, 0], [1 / 3, 2 / 3, 0]])
     np.testing.assert_allclose(policy.moves[0, 0, 0], [0.25, 0.75, 0])
     np.testing.assert_allclose(policy.moves.sum(axis=-1), 1)
-    assert not policy.filtered
     np.testing.assert_allclose(policy.moves[0, 1, 1], policy.base[1]), "ended whenever it was tried: nothing is known"
 
 

@@ -142,3 +142,13 @@ def test_the_usual_reward_is_the_median_of_those_who_got_there():
     replay.add(np.zeros((5, 3, 1)), np.zeros((5, 3)), units, np.array([2, 1, 2, 2, 1]))
     grid = RewardGrid(-1.0, 0.5, 10, 2, "here")
     assert grid.usual(replay).tolist() == [3, 8, 2], "nobody reached step 2: a reward of 0"
+
+
+@pytest.mark.parametrize("constant", [1.0, -2.5, 0.3, 0.0])
+def test_a_constant_reward_needs_one_step(constant):
+    grid = grid_of([[constant] * 4] * 3)
+    assert grid.top == 1
+    units = grid.units(np.full((2, 4), constant), np.array([4, 2]))
+    np.testing.assert_allclose(grid.low + units[0] * grid.unit, constant)
+    assert units[1, 3] == grid.zero
+    assert grid_of([[constant] * 4], declared=(-4.0, 4.0)).top >= 20, "what is declared may still come"

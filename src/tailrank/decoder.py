@@ -41,7 +41,10 @@ class Decoder(Protocol):
 
 
 def decode(decoder: Decoder, h: int, features: np.ndarray) -> np.ndarray:
-    """The most likely latent of each observation, [n]."""
+    """The most likely latent of each observation, [n]; a decoder of many latents may know it without all the odds."""
+    nearest = getattr(decoder, "nearest", None)
+    if nearest is not None:
+        return np.asarray(nearest(h, features))
     return np.asarray(decoder.log_odds(h, features).argmax(axis=1))
 
 

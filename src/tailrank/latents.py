@@ -61,6 +61,13 @@ class LatentCounts:
             self.steps, self.n_latents, self.n_actions, self.n_latents + 1
         )
 
+    def going_on(self) -> np.ndarray:
+        """How often something followed each pair, [steps, K, A]."""
+        pair, outcome = np.divmod(self.codes, self._outcomes)
+        follows = self.counts * (outcome < self.n_latents * (self.top + 1))
+        total = np.bincount(pair, follows, minlength=self.steps * self._pairs)
+        return total.reshape(self.steps, self.n_latents, self.n_actions)
+
     def outcomes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(ptr [steps K A + 1], next latent, units, count): the outcomes of each pair (h, z, a)."""
         pair, outcome = np.divmod(self.codes, self._outcomes)

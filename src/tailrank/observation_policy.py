@@ -1,6 +1,7 @@
 """A policy that acts on observations it has never seen: decoder, latent tables, remaining budget.
 
-Memory [n, 1 + K]: the budget that is left, and how likely each latent is before the next observation is seen.
+Memory [n, 1 + K]: the budget that is left, and how likely each latent is before the next observation is seen;
+[n, 1] without the filter.
 The last observation and action say something about the next latent; where one observation does not tell the
 latent for sure, the two are put together (a filter). Where it does, the filter changes nothing.
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.decoder import Decoder
+from tailrank.decoder import Decoder, decode
 from tailrank.grid import BudgetGrid
 from tailrank.planners.observed import ObservedPlan
 
@@ -21,8 +22,9 @@ FORGIVING = 1e-3
 
 @dataclass(frozen=True)
 class ObservationPolicy:
-    """The plan on observations. base [steps, K]: frequencies of
-    latents; moves [steps, K, A, K]: P(z' | z, a); steps is 1 where all share a table.
+    """The plan on observations.
+
+    base [steps, K]: frequencies of latents; moves [steps, K, A, K]: P(z' | z, a); steps is 1 where all share a table.
 
     filtered: whether to look back at all; not needed where one observation tells the latent.
     """
@@ -44,11 +46,15 @@ class ObservationPolicy:
 
     def start(self, n: int) -> np.ndarray:
         """The starting budget, and the latents of first observations."""
-        return np.hstack([np.full((n, 1), float(self.plan.budget)), np.repeat(self.base[:1], n, axis=0)])
+        budgets = np.full((n, 1), float(self.plan.budget))
+        return np.hstack([budgets, np.repeat(self.base[:1], n, axis=0)]) if self.filtered else budgets
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The action with the least shortfall for each observation [n, m] and its memory."""
-        return self.plan.act(h, self.latents(h, states, memory), memory[:, 0].astype(np.int64))
+        budgets = memory[:, 0].astype(np.int64)
+        if not self.filtered:
+            return self.plan.act_in(h, decode(self.decoder, h, states), budgets)
+        return self.plan.act(h, self.latents(h, states, memory), budgets)
 
     def latents(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Probabilities of the latents given the observation and what came before, [n, K]."""
@@ -71,7 +77,7 @@ class ObservationPolicy:
             return memory
         left = np.maximum(memory[:, 0] - self.grid.units(h, rewards), 0)
         if not self.filtered:
-            return np.column_stack([left, memory[:, 1:]])
+            return left[:, None]
         moves = self.moves[self._step(h)]
         now = self.latents(h, states, memory)
         ahead = np.einsum("nz,nzk->nk", now, moves[:, actions].transpose(1, 0, 2))

@@ -2,7 +2,8 @@
 
 A policy sees the step h, states [n] and its own memory [n], and answers with actions [n]; after each step
 it is told the rewards and moves its memory. One interface serves all: the memory is the integer budget
-that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`) or nothing (`MarkovPolicy`).
+that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`), what was drawn (`UniformPolicy`) or nothing
+(`MarkovPolicy`).
 """
 
 from __future__ import annotations
@@ -97,6 +98,30 @@ class MarkovPolicy:
         next_states: np.ndarray, memory: np.ndarray,
     ) -> np.ndarray:  # fmt: skip
         """Still nothing."""
+        return memory
+
+
+@dataclass(frozen=True)
+class UniformPolicy:
+    """Uniform actions, drawn for whole episodes, [n, H], so that they do not depend on what happens in them."""
+
+    n_actions: int
+    horizon: int
+    rng: np.random.Generator
+
+    def start(self, n: int) -> np.ndarray:
+        """The actions of n episodes."""
+        return self.rng.integers(0, self.n_actions, size=(n, self.horizon))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Those of step h."""
+        return np.asarray(memory[:, h])
+
+    def update(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
+        next_states: np.ndarray, memory: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Nothing changes."""
         return memory
 
 

@@ -2,7 +2,8 @@
 
 Rewards are whole units above the least reward. Zero lies on the grid, because an episode that is over earns
 nothing more. When the pilot's rewards share a unit that is not too fine, that is the unit; otherwise the range is
-cut into `levels` steps and rewards are rounded to the nearest. Returns that are reported are never rounded.
+cut into `levels` steps and rewards are rounded to the nearest. Returns that are reported are never rounded. A pilot
+whose rewards are all the same needs one step only, from 0 to that reward.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ class RewardGrid:
                 raise InputError(f"reward_range = {low:g} {high:g}: the first must be below the second")
             source = "declared"
         else:
-            spread = float(seen.max() - seen.min()) or max(abs(float(seen.max())), 1.0)
-            low, high = float(seen.min()) - WIDER * spread, float(seen.max()) + WIDER * spread
+            low, high = float(seen.min()), float(seen.max())
             source = f"a pilot of {len(rewards)} episodes"
+            if low == high:
+                return cls(min(low, 0.0), abs(low) or 1.0, 1, int(low < 0.0), source)
+            low, high = low - WIDER * (high - low), high + WIDER * (high - low)
         low, high = min(low, 0.0), max(high, 0.0)
         unit = _shared_unit(seen, high - low) or (high - low) / levels
         below = math.ceil(round(-low / unit, 9))

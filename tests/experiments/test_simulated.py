@@ -106,7 +106,7 @@ def test_evaluation_changes_nothing_in_training(tmp_path, finished):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"algorithm": "ella"}, "algorithm = 'ella': from observations"),
+        ({"algorithm": "rep-ucb"}, "algorithm = 'rep-ucb': from observations"),
         ({"model": "counts"}, "model = 'counts': is for finite environments"),
         ({"collect": "printed"}, "collect: is for finite environments"),
         ({"reward_range": [1.0]}, "reward_range = .*: must be two numbers"),

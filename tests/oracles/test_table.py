@@ -25,6 +25,7 @@ def test_an_observation_is_known_again(scale):
         assert table.with_novel(0, seen) is table
         found = decode(table, 0, seen)
         np.testing.assert_array_equal(table.values[found], points.astype(np.float32) + 0)
+        np.testing.assert_array_equal(found, table.log_odds(0, seen).argmax(axis=1))
         assert np.sort(table.log_odds(0, seen), axis=1)[:, -2].max() <= -1e6
     grown = table.with_novel(0, np.vstack([points, points[:3] * 2]))
     assert grown.used == 32

@@ -157,7 +157,8 @@ class RunConfig:
         has = ALGORITHMS[self.algorithm].settings
         for name in LOW_RANK:
             if name not in has and getattr(self, name) != DEFAULTS[name]:
-                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {', '.join(has) or 'no such settings'}")
+                known = ", ".join(has) or "no such settings"
+                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {known}")
         self._check_learner()
         for name in OBSERVING:
             value = getattr(self, name)

@@ -47,7 +47,7 @@ class State:
         arrays = {
             "episodes": np.array([self.replay.n]), "counters": np.array([self.k, self.fitted_at]), "usual": self.usual,
             "grid": np.array([grid.low, grid.unit, grid.top, grid.zero]), "grid.source": _bytes(grid.source),
-            "fitted": np.array([fitted.held_out, fitted.prior, float(fitted.converged)]),
+            "fitted": np.array([fitted.held_out, float(fitted.converged)]),
             "fitted.chosen": _bytes(fitted.chosen), "decoder.kind": _bytes(fitted.decoder.kind),
             "codes": counts.codes, "counts": counts.counts,
             "sizes": np.array([counts.steps, counts.n_latents, counts.n_actions, counts.top]),
@@ -67,9 +67,9 @@ class State:
         prefix = "decoder.array."
         parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         decoder = decoder_from(_text(arrays["decoder.kind"]), parts)
-        held_out, prior, converged = arrays["fitted"]
+        held_out, converged = arrays["fitted"]
         labels = np.zeros((0, replay.horizon), dtype=np.int64)
-        fitted = Fitted(decoder, labels, float(held_out), float(prior), _text(arrays["fitted.chosen"]), bool(converged))
+        fitted = Fitted(decoder, labels, float(held_out), _text(arrays["fitted.chosen"]), bool(converged))
         counts = LatentCounts(*(int(x) for x in arrays["sizes"]))
         counts.codes, counts.counts = arrays["codes"].copy(), arrays["counts"].copy()
         support: list[Support | None] = [
@@ -87,13 +87,16 @@ def policy_of(
     """The policy of a counted model, still without a plan."""
     met = counts.visits().sum(axis=2)
     base = met / np.maximum(met.sum(axis=1, keepdims=True), 1.0)
-    table = counts.transitions()[..., :-1]
-    total = table.sum(axis=-1, keepdims=True)
     # What is not known is expected as often as it is met: then the filter says nothing.
     after = np.roll(base, -1, axis=0)
-    after = np.where(after.sum(axis=1, keepdims=True) > 0, after, 1.0 / counts.n_latents)
-    moves = np.where(total > 0, table / np.maximum(total, 1.0), after[:, None, None, :])
+    after = np.where(after.sum(axis=1, keepdims=True) > 0, after, 1.0 / counts.n_latents)[:, None, None, :]
     unsure = any(s is not None for s in support)
+    if unsure:
+        table = counts.transitions()[..., :-1]
+        total = table.sum(axis=-1, keepdims=True)
+        moves = np.where(total > 0, table / np.maximum(total, 1.0), after)
+    else:  # no filter: a view takes no room, however many latents there are
+        moves = np.broadcast_to(after, (counts.steps, counts.n_latents, counts.n_actions, counts.n_latents))
     return ObservationPolicy(decoder, EMPTY, grid.budget_grid(horizon), base, moves, unsure)
 
 

@@ -31,7 +31,6 @@ LEAST = 1e-3
 """Smallest weight in a likelihood: outcomes never seen are not impossible."""
 RANKS = (2, 4, 8, 16, 32, 64)
 PRIORS = (0.0, 0.1, 1.0, 5.0)
-
 """Weights of a latent's pooled outcomes in those of its single actions, among which the likelihood chooses."""
 
 
@@ -42,7 +41,6 @@ class Fitted:
     decoder: Decoder
     labels: np.ndarray
     held_out: float
-    prior: float
     chosen: str
     converged: bool = True
 
@@ -143,14 +141,14 @@ class _Judge:
         self.scores: dict[int, np.ndarray] = {}
 
     def fitted(self, decoder: Decoder, chosen: str, converged: bool = True) -> Fitted:
-        """The decoder with its score, and the prior that the likelihood prefers."""
+        """The decoder with its score, under the prior that the likelihood prefers."""
         labels = label(decoder, self.replay)
         values = {prior: self._score(decoder.n_latents, labels, prior) for prior in PRIORS}
         best = PRIORS[0]
         for prior in PRIORS[1:]:
             if _wins(values[prior], values[best]):
                 best = prior
-        result = Fitted(decoder, labels, float(values[best].mean()), best, chosen, converged)
+        result = Fitted(decoder, labels, float(values[best].mean()), chosen, converged)
         self.scores[id(result)] = values[best]
         return result
 
@@ -218,7 +216,7 @@ def moves(
     pair = found.z * (int(found.a.max(initial=0)) + 1) + found.a
     shown = np.isin(pair, pair[~cut])
     if known is not None:
-        shown |= (known.transitions()[0, ..., :-1].sum(axis=-1) > 0)[found.z, found.a]
+        shown |= (known.going_on()[0] > 0)[found.z, found.a]
     return found.where(~cut if whole else ~cut | ~shown)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,15 +28,30 @@ class TableDecoder:
         return len(self.values)
 
     def log_odds(self, h: int, features: np.ndarray) -> np.ndarray:
-        """0 for the nearest value, far below for the others, -inf for free places, [n, K]."""
-        away = self._away(features)
-        odds = np.full(away.shape, -np.inf)
-        odds[:, : self.used] = -1e6 * (away[:, : self.used] - away[:, : self.used].min(axis=1, keepdims=True))
+        """0 for the observation itself, or the nearest, far below for the others, -inf for free places, [n, K]."""
+        x, values = np.asarray(features, dtype=np.float64), self.values[: self.used]
+        away = (x**2).sum(axis=1)[:, None] - 2 * x @ values.T + (values**2).sum(axis=1)
+        away -= away.min(axis=1, keepdims=True)
+        place = self._places(features)
+        (known,) = np.nonzero(place >= 0)
+        # The differences of large squares say little; what is known is known for sure.
+        away[known] += 1.0
+        away[known, place[known]] = 0.0
+        odds = np.full((len(x), self.n_latents), -np.inf)
+        odds[:, : self.used] = -1e6 * away
         return odds
+
+    def nearest(self, h: int, features: np.ndarray) -> np.ndarray:
+        """The latent of each observation [n, m], without the odds of all the others."""
+        place = self._places(features)
+        (unknown,) = np.nonzero(place < 0)
+        if unknown.size:
+            place[unknown] = self.log_odds(h, np.asarray(features)[unknown]).argmax(axis=1)
+        return place
 
     def with_novel(self, h: int, features: np.ndarray) -> TableDecoder:
         """The decoder with the observations [n, m] that it does not know, as long as there is room."""
-        new = np.unique(np.asarray(features)[self._away(features)[:, : self.used].min(axis=1) > 1e-9], axis=0)
+        new = np.unique(_single(features)[self._places(features) < 0], axis=0)
         new = new[: len(self.values) - self.used]
         if not len(new):
             return self
@@ -43,9 +59,13 @@ class TableDecoder:
         values[self.used : self.used + len(new)] = new
         return TableDecoder(values, self.used + len(new))
 
-    def _away(self, features: np.ndarray) -> np.ndarray:
-        x = np.asarray(features, dtype=np.float64)
-        return np.maximum((x**2).sum(axis=1)[:, None] - 2 * x @ self.values.T + (self.values**2).sum(axis=1), 0.0)
+    @cached_property
+    def _index(self) -> dict[bytes, int]:
+        return {row.tobytes(): i for i, row in enumerate(_single(self.values[: self.used]))}
+
+    def _places(self, features: np.ndarray) -> np.ndarray:
+        """Which of the values each observation [n, m] is, to the last bit of single precision; -1 for none."""
+        return np.array([self._index.get(row.tobytes(), -1) for row in _single(features)], dtype=np.int64)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For files."""
@@ -57,10 +77,15 @@ class TableDecoder:
         return cls(arrays["values"], int(arrays["used"][0]))
 
 
+def _single(features: np.ndarray) -> np.ndarray:
+    """Rows as episodes keep them; -0 is 0."""
+    return np.ascontiguousarray(features, dtype=np.float32) + np.float32(0.0)
+
+
 def fit_table(replay: Replay) -> TableDecoder:
     """The observations seen so far as a table, with room for half as many more."""
     rows = replay.features[np.arange(replay.horizon) < replay.lengths[:, None]]
-    values = np.unique(rows, axis=0).astype(np.float64)
+    values = np.unique(_single(rows), axis=0).astype(np.float64)
     if len(values) > LARGEST_TABLE:
         raise InputError(
             f"model = 'table': {len(values)} distinct observations were seen, at most {LARGEST_TABLE} are handled; "

@@ -1,0 +1,53 @@
+"""What should make a reader doubt a policy that was learned from observations.
+
+Two signs of a model that is not the simulator's: what it promises is not what fresh episodes give, and the transitions
+that were seen need a rank far above the model's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank.learners.observed import ObservedELA
+from tailrank.learners.observed_state import State
+from tailrank.oracles.discriminative import label
+from tailrank.oracles.rank import numerical_rank
+from tailrank.protocols import Simulator
+
+FAR = 2
+"""A rank this many times that of the model is far above it."""
+
+
+def doubts(
+    learner: ObservedELA, state: State, simulator: Simulator, interval: tuple[float, float], rng: np.random.Generator
+) -> list[str]:
+    """One line for each reason to doubt. interval: of the policy's CVaR in fresh episodes."""
+    found = []
+    if not state.fitted.converged:
+        found.append("the decoder's training did not converge")
+    needed, rank = ranks(learner, state, simulator.n_actions, rng)
+    promised, (low, high) = learner.promise(state, simulator), interval
+    error = 2 * learner.promise_error(state, simulator, rng)
+    if not low - error <= promised <= high + error:
+        found.append(
+            f"misspecified: the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), fresh episodes "
+            f"give {low:.4g} to {high:.4g}; observations may not be of low rank, or rank or data may be too small"
+        )
+    if needed > FAR * rank:
+        found.append(
+            f"misspecified: the transitions that were seen have a numerical rank of at least {needed}, the model's is "
+            f"{rank}"
+        )
+    return found
+
+
+def ranks(learner: ObservedELA, state: State, n_actions: int, rng: np.random.Generator) -> tuple[int, int]:
+    """The rank that the transitions need at least, and that of the model: how many latents it was given.
+
+    A table has as many latents as there are observations, so there it is the rank that was asked for.
+    """
+    decoder, oracle = state.fitted.decoder, learner.oracle
+    table = oracle.model == "table"
+    labels = label(decoder, state.replay) if table else None
+    needed = numerical_rank(state.replay, n_actions, shared=oracle.shared, rng=rng, labels=labels)
+    return needed, oracle.largest_rank if table else decoder.n_latents

@@ -1,0 +1,215 @@
+"""The studies of zoo/*.toml: run them, keep their tables in zoo/results, and write docs/bench.md from those.
+
+    python studies/zoo.py [NAME ...] [--runs DIR] [--tables]
+
+Each NAME is a sweep (`tailrank sweep zoo/NAME.toml`) whose runs are compared (`tailrank compare`); finished runs are
+skipped. --tables only writes the page anew, from zoo/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+ZOO, RESULTS, PAGE = ROOT / "zoo", ROOT / "zoo" / "results", ROOT / "docs" / "bench.md"
+NAMES = ("tuning", "headline", "ella", "ucbvi", "bernstein")
+PACKAGES = ("tailrank", "numpy", "numba", "scipy")
+
+
+def measure(name: str, folder: Path) -> dict[str, object]:
+    """Run the sweep, compare its runs, keep the tables and what they come from."""
+    from tailrank.comparison import compare
+    from tailrank.comparison.export import as_dict, runs_csv
+
+    sweep = [sys.executable, "-m", "tailrank", "sweep", str(ZOO / f"{name}.toml"), "--out", str(folder)]
+    subprocess.run([*sweep, "--backend", "processes"], check=True)
+    runs = sorted(path for path in folder.iterdir() if path.is_dir())
+    first = json.loads((runs[0] / "manifest.json").read_text())
+    found = compare([folder], baseline=None)
+    RESULTS.mkdir(exist_ok=True)
+    table = runs_csv(found).replace(f"{folder}/", "")
+    (RESULTS / f"{name}.csv").write_text(table)
+    about = {
+        "sweep": hashlib.sha256((ZOO / f"{name}.toml").read_bytes()).hexdigest(), "runs": len(runs),
+        "python": first["python"], "versions": {p: metadata.version(p) for p in PACKAGES},
+        "comparison": thin(as_dict(found)) | {"slopes": slopes(runs) if name in ("ucbvi", "bernstein") else {}},
+    }  # fmt: skip
+    (RESULTS / f"{name}.json").write_text(json.dumps(about) + "\n")
+    return about
+
+
+def thin(found: dict) -> dict:
+    """What the tables need of the comparison."""
+    tasks = [
+        {"name": task["name"], "tau": task["tau"], "cells": [
+            {
+                "settings": {key: cell["settings"].get(key) for key in ("algorithm", "alpha_scale")},
+                "first": {key: cell["first"][key] for key in ("solved", "median")} if cell["first"] else None,
+                "regret": cell["regret"], "seconds": cell["seconds"],
+            }
+            for cell in task["cells"]
+        ]}
+        for task in found["tasks"]
+    ]  # fmt: skip
+    return {"tasks": tasks, "notes": [note for note in found["notes"] if "(/" not in note]}
+
+
+def slopes(runs: Iterable[Path]) -> dict[str, float]:
+    """Of log regret against log episodes over the last decade of episodes, for each run; regret is by episode."""
+    result = {}
+    for run in runs:
+        rows = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
+        star = json.loads((run / "manifest.json").read_text())["result"]["cvar_star"]
+        episodes = np.array([row["episodes"] for row in rows], dtype=float)
+        regret = np.cumsum((star - np.array([row["cvar"] for row in rows])) * np.diff(episodes, prepend=0.0))
+        late = (episodes >= episodes[-1] / 10) & (regret > 1e-9)
+        if late.sum() > 2:
+            result[run.name] = round(float(np.polyfit(np.log(episodes[late]), np.log(regret[late]), 1)[0]), 4)
+    return result
+
+
+# Tables
+
+
+def cells_of(about: dict) -> list[dict]:
+    """Every cell with the numbers that say where it stands: task, tau, algorithm, scale."""
+    return [
+        cell | {"task": task["name"], "tau": task["tau"], "algorithm": cell["settings"]["algorithm"],
+                "scale": cell["settings"]["alpha_scale"]}
+        for task in about["comparison"]["tasks"] for cell in task["cells"]
+    ]  # fmt: skip
+
+
+def episodes(cell: dict) -> str:
+    """The median of the episodes to within 5%, with its interval; how many got there, if not all."""
+    first = cell["first"]
+    median, solved = first["median"], first["solved"]["value"]
+    text = f"> {median['beyond']:,.0f}" if median["value"] is None else f"{median['value']:,.0f}"
+    if median["value"] is not None and median["low"] is not None:
+        high = f"{median['high']:,.0f}" if median["high"] is not None else "..."
+        text += f" ({median['low']:,.0f} to {high})"
+    return text if solved in (0.0, 1.0) else f"{text}, {solved:.0%} there"
+
+
+def short(x: float) -> str:
+    """Three digits, whole thousands in full."""
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
+
+
+def interval(name: str) -> Callable[[dict], str]:
+    """A mean with its interval."""
+
+    def text(cell: dict) -> str:
+        x = cell[name]
+        if x is None or x["value"] is None:
+            return ""
+        return short(x["value"]) + (f" ({short(x['low'])} to {short(x['high'])})" if x["low"] is not None else "")
+
+    return text
+
+
+def pivot(cells: list[dict], row: Callable[[dict], str], text: Callable[[dict], str], title: str) -> list[str]:
+    """A table with a row for each value of `row` and a column for each algorithm."""
+    columns = list(dict.fromkeys(cell["algorithm"] for cell in cells))
+    rows: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(row(cell), {})[cell["algorithm"]] = text(cell)
+    lines = [f"| {title} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    return lines + [f"| {name} | {' | '.join(found.get(c, '') for c in columns)} |" for name, found in rows.items()]
+
+
+def best_scale(cells: list[dict], key: Callable[[dict], float]) -> list[dict]:
+    """For every task and algorithm the cell whose scale did best."""
+    best: dict[tuple[str, str], dict] = {}
+    for cell in cells:
+        at = cell["task"], cell["algorithm"]
+        if at not in best or key(cell) < key(best[at]):
+            best[at] = cell
+    return list(best.values())
+
+
+def page(found: dict[str, dict]) -> str:
+    """docs/bench.md."""
+    lines = [TOP]
+    if "tuning" in found:
+        cells = cells_of(found["tuning"])
+        lines += ["## Tuning", "", TUNING, "", *pivot(cells, lambda c: f"{c['scale']:g}", episodes, "scale"), ""]
+    if "headline" in found:
+        cells = cells_of(found["headline"])
+        lines += ["## Episodes to within 5% of CVaR*", "", HEADLINE, ""]
+        lines += [*pivot(cells, lambda c: c["task"], episodes, "task"), ""]
+    if "ella" in found:
+        cells = cells_of(found["ella"])
+        lines += ["## ELLA", "", ELLA, "", *pivot(cells, lambda c: c["task"], episodes, "episodes"), ""]
+        lines += [*pivot(cells, lambda c: c["task"], interval("seconds"), "seconds"), ""]
+    for name, heading, text in (
+        ("ucbvi", "Hoeffding or Bernstein", UCBVI),
+        ("bernstein", "A Bernstein bonus for ELA", BERNSTEIN),
+    ):
+        if name not in found:
+            continue
+        cells = cells_of(found[name])
+        lines += [f"## {heading}", "", text, "", "Regret, mean over the seeds:", ""]
+        lines += [*pivot(cells, lambda c: f"{c['task']}, c = {c['scale']:g}", interval("regret"), "task"), ""]
+        lines += ["With the best of the scales for each:", ""]
+        best = best_scale(cells, lambda c: c["regret"]["value"])
+        lines += [*pivot(best, lambda c: c["task"], interval("regret"), "task"), ""]
+        lines += [*slope_table(found[name]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def slope_table(about: dict) -> list[str]:
+    """Median and largest slope of each configuration over tasks and seeds."""
+    groups: dict[str, list[float]] = {}
+    for run, slope in about["comparison"]["slopes"].items():
+        parts = run.split("_")
+        groups.setdefault(f"{parts[1]}, {parts[2].replace('tau', 'tau = ')}", []).append(slope)
+    lines = ["| slope of regret over the last decade of episodes | median | largest |", "|---|---|---|"]
+    return lines + [f"| {name} | {np.median(s):.2f} | {max(s):.2f} |" for name, s in groups.items()]
+
+
+TOP = """# The bench: ELA and its rivals
+
+Written by `make study` (`python studies/zoo.py`) from the sweeps in `zoo/`; their tables, a row a run, are in
+`zoo/results`. Every number is a median or mean over seeds with a 95% interval; how those are made is in
+[Compare](compare.md), what the rivals are in [Rivals](rivals.md). An environment is drawn anew for every seed.
+"""
+TUNING = """Every algorithm gets the same grid of bonus scales, on seeds that are used for nothing else (risky lock,
+H = 5, A = 4, 300 states, tau = .1, five seeds). Median episodes until a plan is within 5% of CVaR*:"""
+HEADLINE = """Risky locks (H = 5, A = 4) with 30 to 30,000 states and random low-rank MDPs with 30 and 100. Medians over
+ten seeds; "> N" where fewer than half got there in N episodes. ELA, Rep-UCB, greedy and uniform are told the class F,
+which knows the decoder; CVaR-UCBVI and Bastani's learner see single states and are told nothing. That is the paper's
+comparison: what a realizable class buys. Without one, see [Results](results.md)."""
+ELLA = """The same episodes, planned by CVaR-LSVI instead of the exact planner (tau = .1, ten seeds)."""
+UCBVI = """CVaR-UCBVI on the risky shortcut (five states, random transitions), 20,000 episodes, ten seeds, the same
+scales c for both bonuses and for Bastani's learner."""
+BERNSTEIN = """ELA's own bonus is proportional to the range of the return; this one to its spread under the learned
+model (`ela-bernstein`). Counts as the model, whole episodes, risky shortcut with H = 5 and 20, 10,000 episodes, ten
+seeds."""
+
+
+def main() -> None:
+    """Run what is asked for and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], default=[])
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs")
+    parser.add_argument("--tables", action="store_true")
+    options = parser.parse_args()
+    if not options.tables:
+        for name in options.names or NAMES:
+            measure(name, options.runs / name)
+    found = {n: json.loads((RESULTS / f"{n}.json").read_text()) for n in NAMES if (RESULTS / f"{n}.json").is_file()}
+    PAGE.write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()
