@@ -34,10 +34,10 @@ def doubts(
             f"give {low:.4g} to {high:.4g}; observations may not be of low rank, or rank or data may be too small"
         )
     if needed > FAR * rank:
-        found.append(
-            f"misspecified: the transitions that were seen have a numerical rank of at least {needed}, the model's is "
-            f"{rank}"
+        of = (
+            f"{rank} was asked for; a table learns every row by itself" if _table(learner) else f"the model's is {rank}"
         )
+        found.append(f"misspecified: the transitions that were seen have a numerical rank of at least {needed}, {of}")
     return found
 
 
@@ -47,7 +47,10 @@ def ranks(learner: ObservedELA, state: State, n_actions: int, rng: np.random.Gen
     A table has as many latents as there are observations, so there it is the rank that was asked for.
     """
     decoder, oracle = state.fitted.decoder, learner.oracle
-    table = oracle.model == "table"
-    labels = label(decoder, state.replay) if table else None
+    labels = label(decoder, state.replay) if _table(learner) else None
     needed = numerical_rank(state.replay, n_actions, shared=oracle.shared, rng=rng, labels=labels)
-    return needed, oracle.largest_rank if table else decoder.n_latents
+    return needed, oracle.largest_rank if _table(learner) else decoder.n_latents
+
+
+def _table(learner: ObservedELA) -> bool:
+    return learner.oracle.model == "table"
