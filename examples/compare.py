@@ -119,7 +119,8 @@ def compare(title: str, task: Task, unit: str, seed: int = 0) -> dict[str, np.nd
             notes += [f"{name}: {note}" for note in about["doubts"]]
         returns["uniform"] = uniform(simulator, seed, task.fresh)
     tell(title, returns, unit)
-    print(*notes, sep="\n")
+    for note in notes:
+        print(note)
     return returns
 
 
@@ -173,8 +174,10 @@ def target(default: str) -> Path:
 
 def sized(task: Task) -> Task:
     """The task, or the same with a share of its episodes, if TAILRANK_SMALL says so: to see that everything runs."""
-    share = float(os.environ.get("TAILRANK_SMALL") or 1)
+    share = os.environ.get("TAILRANK_SMALL")
+    if not share:
+        return task
     return replace(
-        task, episodes=max(10, int(task.episodes * share)), fresh=max(20, int(task.fresh * share)),
-        pilot=max(5, int(task.pilot * share)), trial=max(10, int(task.trial * share)),
+        task, episodes=max(10, int(task.episodes * float(share))), fresh=max(20, int(task.fresh * float(share))),
+        trial=max(10, int(task.trial * float(share))), pilot=min(task.pilot, 100),
     )  # fmt: skip
