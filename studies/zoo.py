@@ -202,7 +202,8 @@ seeds; empty where runs are missing.
 
 Found: at H = 5 and tau = .05 it has a thirteenth of the regret, each with its better scale; at tau = .25 and 1 it has
 more, because some seeds stop exploring for good (slope 1): where the learned model has no spread there is hardly a
-bonus, which no theorem forbids here. At H = 20 only tau = .05 was measured, with one scale, and the difference is small.
+bonus, which no theorem forbids here. At H = 20 only tau = .05 was measured, with one scale, and there the difference is
+small.
 So the dependence on tau improves, nothing can be said of H, and the bonus is no default."""
 
 

@@ -170,7 +170,9 @@ def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) 
 def _best(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
     """min over actions of the mixture's values, [n, C]."""
     best = np.full((len(mix), values.shape[2]), np.inf)
-    for a in range(values.shape[1]):
+    sure = mix.max(axis=1) == 1.0
+    best[sure] = values[mix[sure].argmax(axis=1)].min(axis=1)
+    for a in range(values.shape[1] if not sure.all() else 0):
         np.minimum(best, mix @ values[:, a], out=best)
     return best
 
