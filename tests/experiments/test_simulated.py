@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -144,3 +145,12 @@ def test_command_line_on_a_gymnasium_environment(tmp_path):
     assert result["method"] in ("bca", "percentile")  # the range of returns is not known
     again = CliRunner().invoke(main, ["evaluate", out, "--episodes", "50", "--bounds", "0", "12", "--json"])
     assert again.exit_code == 0, again.output
+
+
+def test_growth_plays_a_share_of_what_was_played(tmp_path):
+    values = SMALL | {"growth": 0.5, "evaluate_every": 0}
+    runs.run(RunConfig.from_dict(values), tmp_path / "a")
+    rows = [json.loads(line) for line in (tmp_path / "a" / "rows.jsonl").read_text().splitlines()]
+    played = [row["episodes"] for row in rows]
+    assert all(after - before == round(0.5 * before) for before, after in pairwise(played))
+    assert len(played) < 10

@@ -149,7 +149,7 @@ class RunConfig:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
             for name in (
-                "collect", "growth", "stop_within", "discount", "start", "upsilon", "index_base", "axis_order",
+                "collect", "stop_within", "discount", "start", "upsilon", "index_base", "axis_order",
             ):  # fmt: skip
                 if getattr(self, name) != DEFAULTS[name]:
                     raise InputError(f"{name}: is for finite environments, not for learning from observations")

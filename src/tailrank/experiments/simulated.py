@@ -62,7 +62,7 @@ class SimulatedJob:
         )  # fmt: skip
         learner = ObservedELA(
             config.tau, oracle, config.recipe.schedule, config.bonus or ("visits" if shared else "elliptical"),
-            config.pilot, batch=config.batch, levels=config.reward_levels,
+            config.pilot, batch=config.batch, growth=config.growth, levels=config.reward_levels,
             reward_range=None if config.reward_range is None else (config.reward_range[0], config.reward_range[1]),
             planner=plan_observed if config.algorithm == "ela" else LatentLsvi(**config.planner, seed=config.seed),
         )  # fmt: skip
