@@ -10,7 +10,7 @@ from tailrank.envs import make_episodic
 from tailrank.learners.bastani import lowered, plan_shifted
 from tailrank.lowrank import EmpiricalStep, Model, StepModel
 from tailrank.planners.latent import plan_latent
-from tailrank.planners.optimistic import after_rewards, backward, expectation, plan_bernstein, plan_clipped
+from tailrank.planners.optimistic import after_rewards, best_start, expectation, lowest, plan_bernstein, plan_clipped
 from tailrank.problem import Problem
 
 RNG = np.random.default_rng(0)
@@ -21,6 +21,17 @@ def problem_of(env, steps, tau=0.3, visits=None):
     return Problem(
         Model(tuple(steps), env.group), env.rewards, env.reward_of, 0, tau, tuple(visits), 10, 3, 0.0,
     )  # fmt: skip
+
+
+def backward(problem, q_of):
+    """The plan for Q_h [G A, C] = q_of(h, V_{h+1} [G', C]), without a kernel."""
+    budgets = np.arange(problem.rewards.n_budgets, dtype=np.float64)
+    values, actions = budgets[None, :], []
+    for h in reversed(range(problem.horizon)):
+        chosen, values = lowest(problem, h, q_of(h, values))
+        values = np.clip(values, 0.0, budgets)
+        actions.append(chosen)
+    return best_start(problem, actions, values)
 
 
 def counted(env, n, seed):

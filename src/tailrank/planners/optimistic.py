@@ -81,17 +81,6 @@ def plan_rows(
     return best_start(problem, actions, values)
 
 
-def backward(problem: Problem, q_of: Callable[[int, np.ndarray], np.ndarray]) -> LatentPlan:
-    """The plan for Q_h [G A, C] = q_of(h, V_{h+1} [G', C]): the lowest Q everywhere, the best budget at the start."""
-    budgets = np.arange(problem.rewards.n_budgets, dtype=np.float64)
-    values, actions = budgets[None, :], []
-    for h in reversed(range(problem.horizon)):
-        chosen, values = lowest(problem, h, q_of(h, values))
-        values = np.clip(values, 0.0, budgets)
-        actions.append(chosen)
-    return best_start(problem, actions, values)
-
-
 def lowest(problem: Problem, h: int, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first action with the lowest Q [G A, C], [G, C], and its value, [G, C]."""
     table = q.reshape(*problem.law_of[h].shape, -1)
