@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -266,6 +267,20 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     if workers == 1 or len(tasks) == 1:
         return [task() for task in tasks]
     return list(_pool(workers).map(lambda task: task(), tasks))
+
+
+def on_one_blas_thread() -> AbstractContextManager[Any]:
+    """While this holds, matrix products use one thread each: the caller divides the work, and the bits do not
+    depend on the number of cores."""
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@cache
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401 - it must be loaded to be found: kernels use its BLAS
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def threads() -> int:

@@ -14,9 +14,6 @@ from numba import njit
 BLOCK = 512
 """Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
 
-TIE = 1e-12
-"""Latent values that differ by less are tied; the lowest action wins."""
-
 FAST = {"contract", "nsz", "arcp"}
 compiled = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST)
 inlined = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST, inline="always")
@@ -41,11 +38,41 @@ def _add_far(q, n, weight, table, begin, size, shift):
 
 
 @inlined
+def add_rows(q, n, at, weight, m, v):
+    """q[i] += sum over r < m of weight[r] * v[at[r] + i], i < n: eight rows at a time, then four, then one.
+
+    Unsigned indices need no wrap-around test, so the loops are vectorised.
+    """
+    r = 0
+    while r + 8 <= m:
+        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
+        p4, p5, p6, p7 = weight[r + 4], weight[r + 5], weight[r + 6], weight[r + 7]
+        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+        u4, u5, u6, u7 = np.uintp(at[r + 4]), np.uintp(at[r + 5]), np.uintp(at[r + 6]), np.uintp(at[r + 7])
+        for i in range(np.uintp(n)):
+            q[i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
+                (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
+            )
+        r += 8
+    while r + 4 <= m:
+        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
+        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+        for i in range(np.uintp(n)):
+            q[i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+        r += 4
+    while r < m:
+        p0, u0 = weight[r], np.uintp(at[r])
+        for i in range(np.uintp(n)):
+            q[i] += p0 * v[u0 + i]
+        r += 1
+
+
+@inlined
 def _expected(q, n, begin, end, origin, next_state, prob, units, bottom, top, place, v, at, weight):
     """q[i] += sum over outcomes of p V'(s', origin + i - x), i < n.
 
     Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch)
-    and added four at a time. Unsigned indices need no wrap-around test, so the loop is vectorised.
+    and added together.
     """
     k = begin
     while k < end:
@@ -59,28 +86,7 @@ def _expected(q, n, begin, end, origin, next_state, prob, units, bottom, top, pl
             else:
                 _add_far(q, n, prob[k], v, place[s] + bottom[s], top[s] - bottom[s], d - bottom[s])
             k += 1
-        r = 0
-        while r + 8 <= m:
-            p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-            p4, p5, p6, p7 = weight[r + 4], weight[r + 5], weight[r + 6], weight[r + 7]
-            u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
-            u4, u5, u6, u7 = np.uintp(at[r + 4]), np.uintp(at[r + 5]), np.uintp(at[r + 6]), np.uintp(at[r + 7])
-            for i in range(np.uintp(n)):
-                q[i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
-                    (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
-                )
-            r += 8
-        while r + 4 <= m:
-            p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-            u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
-            for i in range(np.uintp(n)):
-                q[i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
-            r += 4
-        while r < m:
-            p0, u0 = weight[r], np.uintp(at[r])
-            for i in range(np.uintp(n)):
-                q[i] += p0 * v[u0 + i]
-            r += 1
+        add_rows(q, n, at, weight, m, v)
 
 
 @compiled
@@ -235,70 +241,3 @@ def push_forward(
                         d_out[c] += p * (d[c] + e * m[c])
                         v_out[c] += p * (v[c] + e * (2.0 * d[c] + e * m[c]))
             i = j
-
-
-@compiled
-def latent_backup(phi, table, law_of, laws, bonus, values, actions):
-    """One step of the latent induction (see `planners.latent`), for all groups.
-
-    phi [G, A, d], table [d, C] = E_{psi_j} V'(., c), law_of [G, A] into laws [L, n], bonus [G, A] in units;
-    writes values [G, C] and actions [G, C], the lowest minimiser.
-    """
-    n_groups, n_actions, rank = phi.shape
-    n_budgets, n_units = table.shape[1], laws.shape[1]
-    mean, q = np.empty(n_budgets), np.empty(n_budgets)
-    for g in range(n_groups):
-        for a in range(n_actions):
-            for c in range(n_budgets):
-                mean[c] = phi[g, a, 0] * table[0, c]
-            for j in range(1, rank):
-                weight = phi[g, a, j]
-                if weight != 0.0:
-                    for c in range(n_budgets):
-                        mean[c] += weight * table[j, c]
-            law = law_of[g, a]
-            for c in range(n_budgets):
-                q[c] = -bonus[g, a]
-            for x in range(n_units):
-                p = laws[law, x]
-                if p != 0.0:
-                    for c in range(min(x, n_budgets)):
-                        q[c] += p * mean[0]
-                    for c in range(x, n_budgets):
-                        q[c] += p * mean[c - x]
-            if a == 0:
-                for c in range(n_budgets):
-                    values[g, c] = q[c]
-                    actions[g, c] = 0
-            else:
-                for c in range(n_budgets):
-                    if q[c] < values[g, c] - TIE:
-                        actions[g, c] = a
-                    values[g, c] = min(values[g, c], q[c])
-
-
-@compiled
-def push_plan(mass, actions, budget, law_of, laws, phi, latent):
-    """Push the law of (group, units earned) through one step of a plan, as far as the latents.
-
-    mass [G, E], actions [G, C], law_of [G, A] into laws [L, n], phi [G, A, d]; adds to latent [d, E].
-    """
-    n_groups, n_earned = mass.shape
-    n_actions, rank = phi.shape[1], phi.shape[2]
-    n_units, last = laws.shape[1], actions.shape[1] - 1
-    moved = np.empty((n_actions, n_earned))
-    for g in range(n_groups):
-        moved[:] = 0.0
-        for e in range(n_earned):
-            m = mass[g, e]
-            if m != 0.0:
-                a = actions[g, min(max(budget - e, 0), last)]
-                law = law_of[g, a]
-                for x in range(min(n_units, n_earned - e)):
-                    moved[a, e + x] += m * laws[law, x]
-        for a in range(n_actions):
-            for j in range(rank):
-                weight = phi[g, a, j]
-                if weight != 0.0:
-                    for e in range(n_earned):
-                        latent[j, e] += weight * moved[a, e]
