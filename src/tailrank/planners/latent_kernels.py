@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank.kernels import add_rows, compiled, inlined
-
-BLOCK = 512
-"""Budgets for which the best action is looked for at a time."""
+from tailrank.kernels import BLOCK, compiled, inlined, lowest, sum_rows
 
 CELLS = 2**17
 """Values of pairs held at a time: they stay in the second-level cache."""
@@ -33,9 +30,7 @@ def _product(weights, begin, end, table, out, at):
     for j in range(rank):
         at[j] = j * width
     for r in range(begin, end):
-        for c in range(width):
-            out[r, c] = 0.0
-        add_rows(out[r], width, at, weights[r], rank, flat)
+        sum_rows(out[r], width, at, weights[r], rank, flat, np.uintp(0))
 
 
 @inlined
@@ -54,9 +49,7 @@ def _convolve(row, width_in, law, padded, at, weight, out, width):
             at[m] = top - x
             weight[m] = law[x]
             m += 1
-    for c in range(width):
-        out[c] = 0.0
-    add_rows(out, width, at, weight, m, padded)
+    sum_rows(out, width, at, weight, m, padded, np.uintp(0))
 
 
 @compiled
@@ -68,56 +61,6 @@ def after_rewards(table, laws, out):
     for law in range(laws.shape[0]):
         for j in range(table.shape[0]):
             _convolve(table[j], table.shape[1], laws[law], padded, at, weight, out[law, j], width)
-
-
-@inlined
-def _lowest(flat, rows, width, bonus, tie, best, chosen, values, actions):
-    """values [W] = min over actions of flat[rows[a] * width + c] - bonus[a], actions [W] its lowest minimiser.
-
-    Four actions at a time, from one half of `best` and `chosen` (scratch) to the other: in place they would
-    compile to masked stores, which are slow.
-    """
-    n_actions = rows.size
-    for begin in range(0, width, BLOCK):
-        n = min(BLOCK, width - begin)
-        for i in range(n):
-            best[i] = np.inf
-            chosen[i] = 0.0
-        here, there = np.uintp(0), np.uintp(BLOCK)
-        a = 0
-        while a < n_actions:
-            r0, b0, f0 = np.uintp(rows[a] * width + begin), bonus[a], float(a)
-            if a + 4 <= n_actions:
-                r1, r2 = np.uintp(rows[a + 1] * width + begin), np.uintp(rows[a + 2] * width + begin)
-                r3 = np.uintp(rows[a + 3] * width + begin)
-                b1, b2, b3 = bonus[a + 1], bonus[a + 2], bonus[a + 3]
-                f1, f2, f3 = f0 + 1.0, f0 + 2.0, f0 + 3.0
-                for i in range(np.uintp(n)):
-                    least, which = best[here + i], chosen[here + i]
-                    q = flat[r0 + i] - b0
-                    which = f0 if q < least - tie else which
-                    least = q if q < least else least
-                    q = flat[r1 + i] - b1
-                    which = f1 if q < least - tie else which
-                    least = q if q < least else least
-                    q = flat[r2 + i] - b2
-                    which = f2 if q < least - tie else which
-                    least = q if q < least else least
-                    q = flat[r3 + i] - b3
-                    best[there + i] = q if q < least else least
-                    chosen[there + i] = f3 if q < least - tie else which
-                a += 4
-            else:
-                for i in range(np.uintp(n)):
-                    q, least = flat[r0 + i] - b0, best[here + i]
-                    best[there + i] = q if q < least else least
-                    chosen[there + i] = f0 if q < least - tie else chosen[here + i]
-                a += 1
-            here, there = there, here
-        for i in range(np.uintp(n)):
-            values[begin + i] = best[here + i]
-        for i in range(np.uintp(n)):
-            actions[begin + i] = int(chosen[here + i])
 
 
 @compiled
@@ -136,6 +79,7 @@ def latent_backup(begin, end, phi, tables, table_of, laws, law_of, bonus, psi, t
     moved = np.empty((pairs if n_units > 1 else 0, width))
     flat = moved.reshape(-1) if n_units > 1 else expected.reshape(-1)
     row, ends = np.empty((chunk, n_actions), np.int64), np.empty(tables.shape[0] + 1, np.int64)
+    from_row, name = np.empty(n_actions, np.int64), np.arange(n_actions) * 1.0
     best, chosen, values = np.empty(2 * BLOCK), np.empty(2 * BLOCK), np.empty((chunk, width))
     padded, weight = np.empty(n_units - 1 + width), np.empty(n_units)
     at = np.empty(max(n_units, rank, chunk), np.int64)
@@ -165,7 +109,16 @@ def latent_backup(begin, end, phi, tables, table_of, laws, law_of, bonus, psi, t
                 for a in range(n_actions):
                     r = row[g, a]
                     _convolve(expected[r], width_in, laws[law_of[first + g, a]], padded, at, weight, moved[r], width)
-            _lowest(flat, row[g], width, bonus[first + g], tie, best, chosen, values[g], actions[first + g])
+            for block in range(0, width, BLOCK):
+                m = min(BLOCK, width - block)
+                for a in range(n_actions):
+                    from_row[a] = row[g, a] * width + block
+                here = lowest(flat, from_row, bonus[first + g], name, n_actions, m, tie, best, chosen)
+                to, best_actions = values[g, block : block + m], actions[first + g, block : block + m]
+                for i in range(np.uintp(m)):
+                    to[i] = best[here + i]
+                for i in range(np.uintp(m)):
+                    best_actions[i] = int(chosen[here + i])
         for g in range(n, chunk):
             values[g] = 0.0
         for j in range(psi.shape[0]):
