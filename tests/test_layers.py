@@ -14,6 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
     ("checks", "atomic"),
+    ("jit",),
     ("bands", "bootstrap", "statistics"),
     ("bounds",),
     ("risk", "grid", "data"),

@@ -9,17 +9,14 @@ of one that is out of reach. All kernels release the interpreter lock and work o
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tailrank.jit import compiled, inlined
 
 BLOCK = 512
 """Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
 
 TIE = 1e-12
 """Latent values that differ by less are tied; the lowest action wins."""
-
-FAST = {"contract", "nsz", "arcp"}
-compiled = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST)
-inlined = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST, inline="always")
 
 
 @inlined
