@@ -24,8 +24,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CORE = {
-    "click", "cloudpickle", "farama-notifications", "gymnasium", "llvmlite", "markdown-it-py", "mdurl", "numba", "numpy",
-    "pygments", "rich", "safetensors", "scipy", "threadpoolctl", "typing-extensions",
+    "click", "cloudpickle", "farama-notifications", "gymnasium", "llvmlite", "markdown-it-py", "mdurl", "numba",
+    "numpy", "pygments", "rich", "safetensors", "scipy", "threadpoolctl", "typing-extensions",
 }  # fmt: skip
 """What `pip install tailrank` brings."""
 CORE_MEGABYTES = 400
@@ -141,9 +141,10 @@ def main(arguments: list[str]) -> int:
     if "--list" in arguments:
         print("\n".join(f"{name} {x.version}: {licence(x)}" for name, x in sorted(packages.items())))
     print("\n".join(found), file=sys.stderr, end="\n" if found else "")
-    counts = Counter(licence(package) for package in packages.values()).most_common(4)
-    most = ", ".join(f"{number} {text}" for text, number in counts)
-    print(f"{len(packages)} packages as locked; {most}, ...; users get {len(needed)}, {megabytes:.0f} MB") if not found else None
+    if not found:
+        counts = Counter(licence(package) for package in packages.values()).most_common(4)
+        most = ", ".join(f"{number} {text}" for text, number in counts)
+        print(f"{len(packages)} packages as locked ({most}, ...); users get {len(needed)} of them, {megabytes:.0f} MB")
     return 1 if found else 0
 
 

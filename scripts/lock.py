@@ -98,7 +98,8 @@ def write(name: str, extra: list[str]) -> None:
         group = "--group" if part in data["dependency-groups"] else "--extra"
         command += ["pyproject.toml"] if part == CORE else [group, part]
     subprocess.run(command, cwd=ROOT, check=True)
-    head = f"# Written by `make lock`, for pip install --require-hashes.\n# From pyproject.toml: {digest(name, tables())}\n"
+    head = "# Written by `make lock`, for pip install --require-hashes.\n"
+    head += f"# From pyproject.toml: {digest(name, tables())}\n"
     path.write_text(head + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 

@@ -120,7 +120,7 @@ class Program:
 @pytest.fixture
 def program(tmp_path, numba_loaded):
     (tmp_path / "tailrank").mkdir()
-    for name in ("jit.py", "checks.py"):
+    for name in ("jit.py", "machine_code.py", "checks.py"):
         shutil.copy(SOURCE / name, tmp_path / "tailrank")
     for name, text in (("tailrank/__init__.py", ""), ("helper.py", HELPER), ("kernels.py", KERNEL), ("main.py", MAIN)):
         (tmp_path / name).write_text(text)
@@ -202,7 +202,7 @@ def test_folders_that_others_can_write_to_are_left_alone(program):
     kept, me, show = (
         program.entries(),
         os.geteuid(),
-        "from tailrank.jit import folders; print(folders(), file=sys.stderr)",
+        "from tailrank.machine_code import folders; print(folders(), file=sys.stderr)",
     )
     for mode, owner in ((0o777, me), (0o775, me), *([(0o755, 65534)] if me == 0 else [])):
         os.chown(program.pycache, owner, -1)

@@ -14,6 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
     ("checks", "atomic"),
+    ("machine_code",),
     ("jit",),
     ("bands", "bootstrap", "statistics"),
     ("bounds",),
