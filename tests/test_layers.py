@@ -14,6 +14,8 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
     ("checks", "atomic"),
+    ("machine_code",),
+    ("jit",),
     ("bands", "bootstrap", "statistics"),
     ("bounds",),
     ("risk", "grid", "data"),
@@ -21,6 +23,7 @@ LAYERS = (
     ("rewards",),
     ("protocols", "problem"),
     ("envs", "reward_grid"),
+    ("row_kernels",),
     ("kernels",),
     ("bellman", "rollout", "bonus", "predict"),
     ("evaluation", "planners", "oracles"),

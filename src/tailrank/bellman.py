@@ -224,11 +224,12 @@ def induct(
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
     """
     from tailrank import kernels
+    from tailrank.row_kernels import BLOCK
 
     tables = plan.tables
     step_units = units_of_steps(mdp, grid)
-    values = np.zeros(tables[-1].stored + kernels.BLOCK)  # kernels read whole vectors, past the last table
-    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + kernels.BLOCK) for parity in (0, 1)]
+    values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
+    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
     places = np.empty((mdp.n_states, 3), np.int64)

@@ -169,12 +169,5 @@ def _cvar(result: Mapping[str, Any]) -> str:
     return f"{text}; {between} with confidence 0.95 ({method}, {n} fresh episodes); mean {result['mean']:.6g}"
 
 
-def theory(rows: list[tuple[str, float, str]]) -> None:
-    """Print the figures of the theorems."""
-    out = Console(file=sys.stdout, highlight=False, markup=False)
-    for name, value, formula in rows:
-        out.print(Text(f"{name:<18}{value:>12.4g}  {formula}"), soft_wrap=True)
-
-
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | int) else "-"

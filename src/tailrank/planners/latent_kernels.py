@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank.kernels import BLOCK, compiled, inlined, lowest, sum_rows
+from tailrank.jit import compiled
+from tailrank.row_kernels import BLOCK, lowest, sum_rows
 
 CELLS = 2**17
 """Values of pairs held at a time: they stay in the second-level cache."""
@@ -19,7 +20,7 @@ BLAS_PRODUCTS = 2**15
 """Products from which a matrix product is worth its call."""
 
 
-@inlined
+@compiled
 def _product(weights, begin, end, table, out, at):
     """out[begin:end] = weights[begin:end] @ table."""
     width, rank = table.shape[1], table.shape[0]
@@ -33,7 +34,7 @@ def _product(weights, begin, end, table, out, at):
         sum_rows(out[r], width, at, weights[r], rank, flat, np.uintp(0))
 
 
-@inlined
+@compiled
 def _convolve(row, width_in, law, padded, at, weight, out, width):
     """out[c] = sum_x law(x) row(c - x), c < width; padded (scratch) is the row with both of its ends."""
     top = law.size - 1
