@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 
 from tailrank import bellman
+from tailrank.checks import InputError
 from tailrank.evaluation import LISTED_LIMIT, Evaluation, return_law
-from tailrank.grid import ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
+from tailrank.grid import LARGEST_LEVEL, ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.exact import Curve, Job, require_memory
 from tailrank.planners.risk_neutral import risk_neutral
@@ -76,6 +77,12 @@ class Problem:
         states = self.mdp.start > 0
         return float(self.high[0][states].max() - self.low[0][states].min())
 
+    @property
+    def rounding(self) -> float:
+        """What floating-point arithmetic may add to, or take off, a return."""
+        largest = max(float(np.abs(self.low[0]).max()), float(np.abs(self.high[0]).max()))
+        return float(np.finfo(np.float64).eps) * (self.mdp.horizon + 2) * largest
+
     def lattice(self) -> BudgetGrid | None:
         """The grid on which the rewards lie, if there is one."""
         mdp = self.mdp
@@ -116,6 +123,11 @@ def refine_brackets(
     """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
     brackets = [Bracket(tau) for tau in levels]
     spacing = unit if unit is not None else (problem.width or 1.0) / FIRST_CELLS
+    if problem.width / spacing > LARGEST_LEVEL:
+        raise InputError(
+            f"unit = {spacing:g}: is too small for returns that spread over {problem.width:g}; "
+            f"at most {LARGEST_LEVEL} units are possible"
+        )
     found: Found | None = None
     note = ""
     while True:
@@ -175,18 +187,20 @@ def _stop(problem: Problem, spacing: float) -> int:
 def _pass(problem: Problem, jobs: tuple[Job, Job], brackets: list[Bracket], found: Found | None) -> Found:
     """Run both inductions and tighten every bracket."""
     optimistic, _ = jobs[0].run(problem.mean_policy.actions)
+    rounding = problem.rounding
+    slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit) + rounding
+    optimistic = replace(optimistic, budget=optimistic.budget + slack, above=optimistic.above + slack)
     curve, policy = jobs[1].run(problem.mean_policy.actions)
     limit = LISTED_LIMIT if found is None else found.listed_limit
     plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
     neutral, *laws = bellman.together(
         [partial(return_law, play, problem.mdp, jobs[1].grid, limit) for play in (problem.mean_policy, *plays)]
     )
-    slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit)
     most = -np.inf
     for bracket, play, evaluation in zip(brackets, plays, laws, strict=True):
         tau = bracket.tau
-        objective = optimistic.objective(tau) + slack
-        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean)
+        objective = optimistic.objective(tau)
+        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean + rounding)
         limit = limit if evaluation.exact else 0
         if neutral.cvar(tau) > evaluation.cvar(tau):
             # From the largest budget on, the tables hold the risk-neutral actions throughout.

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from tailrank import bellman, checks
-from tailrank.grid import BudgetGrid
+from tailrank.grid import RELATIVE_NOISE, BudgetGrid
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
 from tailrank.risk import ReturnLaw
@@ -76,7 +76,10 @@ class Evaluation:
 
     def _bound(self, c: float, tau: float) -> float:
         gap = c - self.law.values
-        return c - float(self.law.probs @ (np.hypot(self.deviation, gap) + gap)) / (2.0 * tau)
+        far = np.hypot(self.deviation, gap)
+        # Far above c the sum would cancel, and tau makes rounding large.
+        short = np.where(gap > 0.0, far + gap, self.deviation**2 / np.maximum(far - gap, np.finfo(np.float64).tiny))
+        return c - float(self.law.probs @ short) / (2.0 * tau)
 
 
 def return_law(
@@ -134,12 +137,12 @@ def _listed(policy: Policy, mdp: FiniteMDP, limit: int) -> Evaluation | None:
         memory = policy.update(h, states[parent], actions[parent], reward[row], next_state[row], memory[parent])
         total = total[parent] + reward[row] * mdp.discount**h
         mass, states = mass[parent] * prob[row], next_state[row].astype(np.int64)
-        first, where = _groups(states, memory, np.rint(total / resolution))
+        first, where = _groups(states, memory, _blurred(total, resolution))
         if first.size > limit:
             return None
         mass = np.bincount(where, weights=mass, minlength=first.size)
         states, memory, total = states[first], memory[first], total[first]
-    _, first, where = np.unique(np.rint(total / resolution), return_index=True, return_inverse=True)
+    _, first, where = np.unique(_blurred(total, resolution), return_index=True, return_inverse=True)
     law = ReturnLaw.of(total[first], np.bincount(where.ravel(), weights=mass))
     return Evaluation(law, np.zeros(law.values.size), "listed")
 
@@ -155,8 +158,22 @@ def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resolution(mdp: FiniteMDP) -> float:
-    """Returns this close are the same return summed in another order."""
-    return max(1e-13 * float(np.abs(mdp.reward).max(initial=0.0)) * mdp.horizon, 1e-300)
+    """Returns this close are the same return summed in another order.
+
+    Unless rewards themselves are as close: next to 10^12 there may be thousandths that matter.
+    """
+    values = np.unique(mdp.reward)
+    gaps = np.diff(values)
+    gaps = gaps[gaps > RELATIVE_NOISE * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))]
+    closest = float(gaps.min(initial=np.inf)) * mdp.discount ** (mdp.horizon - 1)
+    return min(1e-13 * float(np.abs(values).max(initial=0.0)) * mdp.horizon, 1e-3 * closest)
+
+
+def _blurred(total: np.ndarray, resolution: float) -> np.ndarray:
+    """Numbers [n] that are equal where the returns [n] are the same."""
+    with np.errstate(over="ignore"):
+        cells = total / resolution if resolution > 0.0 else total
+    return np.rint(cells) if np.abs(cells).max(initial=0.0) < 2**52 else total
 
 
 def _check_available(counts: np.ndarray, h: int, states: np.ndarray, actions: np.ndarray, mdp: FiniteMDP) -> None:
@@ -275,7 +292,9 @@ def _rounded_cells(grid: BudgetGrid, budget: int, cell_budget: np.ndarray, law: 
     earned, where = np.unique(budget - cell_budget[inside], return_inverse=True)
     mass, drift, square = (np.bincount(where, weights=x[inside]) for x in law)
     shift = drift / mass
-    deviation = np.sqrt(np.maximum(square / mass - shift**2, 0.0))
+    # Rounding must not make the spread smaller than it is.
+    rounding = 2.0 * np.finfo(np.float64).eps * (grid.horizon + 2)
+    deviation = np.sqrt(np.maximum(square / mass * (1.0 + rounding) - shift**2, 0.0))
     order = np.argsort(grid.value(earned) + shift, kind="stable")
     values = (grid.value(earned) + shift)[order]
     return Evaluation(ReturnLaw(values, (mass / mass.sum())[order]), deviation[order], "moments")

@@ -18,7 +18,7 @@ from tailrank.bellman import action_type
 from tailrank.lowrank import LowRankModel
 from tailrank.policy import BudgetPolicy
 from tailrank.rewards import RewardLaw
-from tailrank.risk import ReturnLaw
+from tailrank.risk import ReturnLaw, best_budget
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class LatentPlan:
 
     def at(self, tau: float) -> LatentPlan:
         """The same policy with the budget that is best for this tail (the smallest of them): no new induction."""
-        objective = np.arange(self.curve.size) - self.curve / tau
-        best = int(np.argmax(objective >= objective.max() - 1e-11 * objective.size))
-        return replace(self, budget=best, objective=float(objective[best]))
+        best = best_budget(np.arange(self.curve.size), self.curve, tau)
+        return replace(self, budget=best, objective=float(best - self.curve[best] / tau))
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""

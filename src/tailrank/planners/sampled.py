@@ -15,6 +15,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.planners.lsvi_model import FeatureModel, view
+from tailrank.risk import best_budget
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,6 @@ def plan_sampled(model: FeatureModel, tau: float, *, samples: int, rng: np.rando
             np.empty((n, C), dtype=np.uint32),
         )  # fmt: skip
         tables.append(table)
-    budgets = np.arange(values.shape[1], dtype=np.float64)
     curve = values.mean(axis=0)
-    objective = budgets - curve / tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * budgets.size))
-    return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), curve)
+    best = best_budget(np.arange(curve.size), curve, tau)
+    return SampledPlan(model, tuple(reversed(tables)), best, float(best - curve[best] / tau), curve)

@@ -218,7 +218,7 @@ def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.n
     layout = bellman.layout(mdp, grid, bellman.reachable(mdp))
     result = bellman.induct(mdp, grid, layout, keep_actions=True, bonus=bonus)
     index, units = result.curve(mdp.start)
-    curve = Curve(index, np.asarray(grid.value(index)), units * float(grid.unit))
+    curve = Curve.of(grid, index, units)
     tables = layout.tables[:-1]
     return BudgetPolicy(
         grid=grid,
