@@ -38,6 +38,10 @@ SERIAL_WORK = 200_000
 
 LARGEST_PAD = 16
 
+TIE = 1e-13
+"""Values that differ by less, relative to their size, are tied. Without bonus they are sums of non-negative terms, so
+a few units in the last place is all that rounding changes, also of the smallest; tau makes these matter."""
+
 KEPT_UNITS = 5_000_000
 """Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
 
@@ -76,7 +80,7 @@ class Layout:
     """Which budgets matter at which step and state: tables [H + 1], and the work they stand for."""
 
     tables: tuple[Tables, ...]
-    products: int
+    products: float
 
     @property
     def begins(self) -> np.ndarray:
@@ -172,12 +176,12 @@ def layout(
     step_units = units_of_steps(mdp, grid)
     caps = None if most is None else _caps(mdp, step_units, steps, most)
     tables = [_tables(low, high, met[-1])]
-    products = 0
+    products = 0.0
     for h in reversed(range(steps)):
         low, high = range_from(mdp, h, step_units(h), low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(_tables(low, top, met[h]))
-        products += int(mdp.rows_of_states(h) @ np.diff(tables[-1].offset))
+        products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
     return Layout(tuple(reversed(tables)), products)
 
 
@@ -223,11 +227,10 @@ def induct(
         ptr, next_state, prob, _ = mdp.rows(h)
         result = buffers[h % 2][: here.stored]
         actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
-        tie = 1e-13 * float(np.diff(here.offset).max(initial=1))
         arguments = (
             mdp.n_actions, ptr, next_state, prob, step_units(h), no_bonus if bonus is None else bonus[h].ravel(),
             here.first, here.offset, here.pad, after.first, after.offset, after.pad, values, result, actions,
-            no_action if at_ends is None else at_ends[h], tie,
+            no_action if at_ends is None else at_ends[h], TIE,
         )  # fmt: skip
         work = mdp.rows_of_states(h) * np.diff(here.offset)
         over_states(kernels.backup, arguments, work)

@@ -15,7 +15,7 @@ BLOCK = 512
 """Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
 
 TIE = 1e-12
-"""Latent values that differ by less are tied; the lowest action wins."""
+"""Latent values that differ by less, relative to their size, are tied; the lowest action wins."""
 
 FAST = {"contract", "nsz", "arcp"}
 compiled = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST)
@@ -129,7 +129,7 @@ def backup(
                     fresh = False
                 elif store:
                     for i in range(n):
-                        chosen[i] = a if q[i] < best[i] - tie else chosen[i]
+                        chosen[i] = a if q[i] < best[i] - tie * abs(best[i]) else chosen[i]
                         best[i] = min(q[i], best[i])
                 else:
                     for i in range(n):
@@ -272,7 +272,7 @@ def latent_backup(phi, table, law_of, laws, bonus, values, actions):
                     actions[g, c] = 0
             else:
                 for c in range(n_budgets):
-                    if q[c] < values[g, c] - TIE:
+                    if q[c] < values[g, c] - TIE * abs(values[g, c]):
                         actions[g, c] = a
                     values[g, c] = min(values[g, c], q[c])
 
