@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -77,11 +77,42 @@ class Problem:
         states = self.mdp.start > 0
         return float(self.high[0][states].max() - self.low[0][states].min())
 
+    @cached_property
+    def steps(self) -> tuple[np.ndarray, float, float]:
+        """The usual reward of each step [H], how far any is from it, and the largest in size; all discounted.
+
+        The usual one is the most frequent, unless a step pays nothing near it: then it is the nearest that the step
+        pays, so that steps with very different rewards do not cost each other digits. Only of states that can be met.
+        """
+        mdp, origin = self.mdp, np.empty(self.mdp.horizon)
+        values, where = np.unique(mdp.reward, return_inverse=True)
+        usual = float(values[np.argmax(np.bincount(where, weights=mdp.prob))])
+        reach = largest = 0.0
+        known: dict[tuple[int, bytes], tuple[float, float]] = {}
+        for h in range(mdp.horizon):
+            key = (h if mdp.n_blocks > 1 else 0, self.met[h].tobytes())
+            if key not in known:
+                reward = mdp.rows(h)[3][np.repeat(self.met[h], mdp.rows_of_states(h))]
+                known[key] = float(reward.min()), float(reward.max())
+            low, high = known[key]
+            factor = mdp.discount**h
+            nearest = min(max(usual, low), high)
+            own = usual if abs(usual - nearest) <= self.width else nearest
+            origin[h] = own * factor
+            reach = max(reach, abs(high - own) * factor, abs(own - low) * factor)
+            largest = max(largest, abs(low), abs(high), abs(own))
+        return origin, reach, largest
+
+    @property
+    def reach(self) -> float:
+        """What a grid must cover: the width of returns, or of the rewards of a step where these cancel."""
+        return max(self.width, self.steps[1])
+
     @property
     def rounding(self) -> float:
         """What floating-point arithmetic may add to, or take off, a return."""
-        largest = max(float(np.abs(self.low[0]).max()), float(np.abs(self.high[0]).max()))
-        return float(np.finfo(np.float64).eps) * (self.mdp.horizon + 2) * largest
+        largest = max(self.steps[2], *(float(np.abs(x[self.met]).max()) for x in (self.low, self.high)))
+        return 4.0 * float(np.finfo(np.float64).eps) * (self.mdp.horizon + 1) * largest
 
     def lattice(self) -> BudgetGrid | None:
         """The grid on which the rewards lie, if there is one."""
@@ -94,10 +125,8 @@ class Problem:
         return exact_grid(rewards, mdp.horizon, mdp.discount)
 
     def grid(self, unit: float, rounding: Rounding) -> BudgetGrid:
-        """A grid of this spacing on which the most frequent reward is free of rounding."""
-        values, where = np.unique(self.mdp.reward, return_inverse=True)
-        usual = values[np.argmax(np.bincount(where, weights=self.mdp.prob))]
-        return rounded_grid(unit, float(usual), self.mdp.horizon, self.mdp.discount, rounding)
+        """A grid of this spacing on which the usual reward of every step is free of rounding."""
+        return rounded_grid(unit, self.steps[0], self.mdp.discount, rounding)
 
 
 @dataclass
@@ -122,10 +151,10 @@ def refine_brackets(
 ) -> tuple[list[Bracket], Found, str]:
     """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
     brackets = [Bracket(tau) for tau in levels]
-    spacing = unit if unit is not None else (problem.width or 1.0) / FIRST_CELLS
-    if problem.width / spacing > LARGEST_LEVEL:
+    spacing = unit if unit is not None else (problem.reach or 1.0) / FIRST_CELLS
+    if problem.reach / spacing > LARGEST_LEVEL:
         raise InputError(
-            f"unit = {spacing:g}: is too small for returns that spread over {problem.width:g}; "
+            f"unit = {spacing:g}: is too small for rewards and returns that spread over {problem.reach:g}; "
             f"at most {LARGEST_LEVEL} units are possible"
         )
     found: Found | None = None
@@ -218,7 +247,12 @@ def _refine(
     problem: Problem, found: Found, spacing: float, excess: float, took: float, limits: Limits
 ) -> tuple[float, str]:
     """The next spacing, or why there is none."""
-    finer = spacing * min(0.5, max(0.8 / excess, 1 / 64))
+    if problem.reach / spacing > LARGEST_LEVEL / 2:
+        return spacing, (
+            f"the bracket is {excess:.3g} times as wide as the tolerance: rewards spread over {problem.reach:.3g}, "
+            "and floating-point numbers have no digits left for a finer grid; raise --tolerance"
+        )
+    finer = max(spacing * min(0.5, max(0.8 / excess, 1 / 64)), problem.reach / LARGEST_LEVEL)
     while True:
         jobs = _jobs(problem, finer, found)
         growth = spacing / finer

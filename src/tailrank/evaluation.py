@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from tailrank import bellman, checks
-from tailrank.grid import RELATIVE_NOISE, BudgetGrid
+from tailrank.grid import BudgetGrid
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
 from tailrank.risk import ReturnLaw
@@ -164,7 +164,7 @@ def _resolution(mdp: FiniteMDP) -> float:
     """
     values = np.unique(mdp.reward)
     gaps = np.diff(values)
-    gaps = gaps[gaps > RELATIVE_NOISE * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))]
+    gaps = gaps[gaps > 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))]
     closest = float(gaps.min(initial=np.inf)) * mdp.discount ** (mdp.horizon - 1)
     return min(1e-13 * float(np.abs(values).max(initial=0.0)) * mdp.horizon, 1e-3 * closest)
 

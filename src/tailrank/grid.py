@@ -59,6 +59,8 @@ class BudgetGrid:
     def units(self, h: int, reward: np.ndarray) -> np.ndarray:
         """Whole units [n] (int64) that the discounted rewards [n] of step h take off a budget."""
         x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        # Rewards beyond belong to states that are never met.
+        x = np.clip(x, -2.0 * LARGEST_LEVEL, 2.0 * LARGEST_LEVEL)
         if self.rounding == "up":
             return np.ceil(x - ROUNDING_SLACK).astype(np.int64)
         return np.floor(x + 0.5).astype(np.int64)
@@ -102,10 +104,9 @@ def exact_grid(rewards: list[np.ndarray], horizon: int, discount: float) -> Budg
     return BudgetGrid(unit or Fraction(1), tuple(origin), "exact", discount)
 
 
-def rounded_grid(unit: float, origin: float, horizon: int, discount: float, rounding: Rounding) -> BudgetGrid:
-    """A grid of the given spacing on which the (undiscounted) reward `origin` is free of rounding."""
-    steps = tuple(Fraction(origin * discount**h) for h in range(horizon))
-    return BudgetGrid(Fraction(unit), steps, rounding, discount)
+def rounded_grid(unit: float, origin: np.ndarray, discount: float, rounding: Rounding) -> BudgetGrid:
+    """A grid of the given spacing on which the (discounted) rewards `origin` [H] are free of rounding."""
+    return BudgetGrid(Fraction(unit), tuple(Fraction(float(x)) for x in origin), rounding, discount)
 
 
 def _origin_and_unit(values: np.ndarray, unit: Fraction, steps: Fraction) -> tuple[Fraction, Fraction] | None:
@@ -133,7 +134,9 @@ def as_fraction(x: float, most: Fraction | None = None) -> Fraction:
     exact = Fraction(x)
     blur = abs(exact) * Fraction(float(RELATIVE_NOISE))
     blur = blur if most is None else min(blur, most)
-    return _simplest_between(exact - blur, exact + blur)
+    simple = _simplest_between(exact - blur, exact + blur)
+    # Every number has some fraction as near as this; only one that is far simpler than chance would have it is meant.
+    return simple if 1000 * blur * simple.denominator**2 <= 1 else exact
 
 
 def _simplest_between(low: Fraction, high: Fraction) -> Fraction:

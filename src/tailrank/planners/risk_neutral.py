@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailrank.kernels import compiled
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import MarkovPolicy
 
@@ -21,24 +22,46 @@ TIE = 1e-13
 
 def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
     """The policy with the best mean, and its values G [H + 1, S] in reward units."""
-    S, A, H = mdp.n_states, mdp.n_actions, mdp.horizon
-    values = np.zeros((H + 1, S))
-    actions = np.zeros((H, S), dtype=np.int64)
+    S, H = mdp.n_states, mdp.horizon
+    values, actions = np.zeros((H + 1, S)), np.zeros((H, S), dtype=np.int64)
     most, lack = np.zeros(S), np.zeros(S)
     for h in reversed(range(H)):
         ptr, after, prob, _ = mdp.rows(h)
-        state = np.repeat(np.arange(S), mdp.rows_of_states(h))
-        pair = np.repeat(np.arange(S * A), np.diff(ptr))
-        reward, missing = mdp.scaled_rewards(h), ptr[1:] == ptr[:-1]
-        gain, best_case = prob * (reward + values[h + 1][after]), reward + most[after]
-        most = np.full(S, -np.inf)
-        np.maximum.at(most, state[prob > 0], best_case[prob > 0])
-        loss = prob * np.maximum(most[state] - best_case + lack[after], 0.0)
-        q, size, short = (np.bincount(pair, weights=x, minlength=S * A) for x in (gain, np.abs(gain), loss))
-        q[missing], short[missing] = -np.inf, np.inf
-        q, size, short = q.reshape(S, A), size.reshape(S, A), short.reshape(S, A)
-        values[h], lack = q.max(axis=1), short.min(axis=1)
-        near = q >= values[h][:, None] - TIE * size
-        tied = near & (short <= (lack * (1.0 + TIE))[:, None])
-        actions[h] = np.argmax(np.where(tied.any(axis=1)[:, None], tied, near), axis=1)
+        now = np.empty(S), np.empty(S)
+        backup(
+            mdp.n_actions, ptr, after, prob, mdp.scaled_rewards(h), values[h + 1], most, lack, values[h], *now, actions[h]
+        )  # fmt: skip
+        most, lack = now
     return MarkovPolicy(actions), values
+
+
+@compiled
+def backup(n_actions, ptr, next_state, prob, reward, values_next, most_next, lack_next, values, most, lack, actions):  # type: ignore[no-untyped-def]
+    """One step: values, most, lack and actions [S]: the best mean, the most that can be earned, the first less the
+    second, and the lowest action for which both are the best."""
+    q, size, short = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
+    for s in range(values.size):
+        top = -np.inf
+        for k in range(ptr[s * n_actions], ptr[(s + 1) * n_actions]):
+            if prob[k] > 0.0:
+                top = max(top, reward[k] + most_next[next_state[k]])
+        most[s], values[s], lack[s] = top, -np.inf, np.inf
+        for a in range(n_actions):
+            begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
+            q[a], size[a], short[a] = 0.0, 0.0, 0.0
+            for k in range(begin, end):
+                p, t = prob[k], next_state[k]
+                if p > 0.0:
+                    gain = p * (reward[k] + values_next[t])
+                    q[a] += gain
+                    size[a] += abs(gain)
+                    short[a] += p * max(top - (reward[k] + most_next[t]) + lack_next[t], 0.0)
+            if begin < end:
+                values[s], lack[s] = max(values[s], q[a]), min(lack[s], short[a])
+        found = -1
+        for a in range(n_actions - 1, -1, -1):
+            if ptr[s * n_actions + a] < ptr[s * n_actions + a + 1] and q[a] >= values[s] - TIE * size[a]:
+                near = short[a] <= lack[s] * (1.0 + TIE)
+                if found < 0 or near:
+                    found = a
+        actions[s] = found

@@ -140,7 +140,7 @@ class Bins:
         spread = float(values[-1] - values[0])
         grid = exact_grid([values], H, 1.0) if values.size <= MOST_LEVELS else None
         if grid is None or spread / float(grid.unit) > MOST_LEVELS:
-            return rounded_grid(spread / ROUNDED_LEVELS, 0.0, H, 1.0, "nearest")
+            return rounded_grid(spread / ROUNDED_LEVELS, np.zeros(H), 1.0, "nearest")
         return grid
 
 
