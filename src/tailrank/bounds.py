@@ -99,8 +99,9 @@ def brown(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
     (b - a) sqrt(log(1 / delta) / 2n) / tau."""
     n, spread = x.shape[-1], ends[1] - ends[0]
     found = sample_cvar(x, tau)
-    lower = found - spread * np.sqrt(5.0 * np.log(3.0 / deltas[0]) / (tau * n))
-    return lower, found + spread * np.sqrt(np.log(1.0 / deltas[1]) / (2.0 * n)) / tau
+    with np.errstate(over="ignore"):
+        lower = found - spread * np.sqrt(5.0 * np.log(3.0 / deltas[0]) / (tau * n))
+        return lower, found + spread * np.sqrt(np.log(1.0 / deltas[1]) / (2.0 * n)) / tau
 
 
 def hoeffding(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
@@ -254,8 +255,11 @@ def _deltas(confidence: float, side: str) -> Range:
 def _sorted(returns: object, bounds: tuple[float | None, float | None] | None) -> tuple[np.ndarray, Range]:
     """The sorted returns [n], checked, and the range (infinite where it is not known)."""
     x = np.sort(checks.returns(returns, "returns"))
-    low, high = bounds if bounds is not None else (None, None)
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    given = bounds if bounds is not None else (None, None)
+    low, high = (
+        unknown if end in (None, unknown) else checks.number(end, f"bounds[{i}]")
+        for i, (end, unknown) in enumerate(zip(given, (-np.inf, np.inf), strict=True))
+    )
     largest = max((abs(end) for end in (low, high) if np.isfinite(end)), default=0.0)
     slack = SLACK * min(high - low, largest) + ROUNDING * largest
     if not low <= high or x[0] < low - slack or x[-1] > high + slack:

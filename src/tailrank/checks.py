@@ -18,7 +18,7 @@ class InputError(ValueError):
 
 
 SMALLEST_LEVEL = 1e-300
-LARGEST_RETURN = 1e200
+LARGEST_RETURN = 1e100
 """Levels and returns beyond these are refused: products with them would not be floats, or lose their digits."""
 
 
