@@ -109,18 +109,27 @@ class Induction:
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
 
-        The budgets run from the least to the most that can be earned; a maximiser of c - V / tau is
-        always among them.
+        The budgets are those between the least and the most that can be earned from some start; where
+        starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
         """
         tables = self.layout.tables[0]
         states = np.flatnonzero(start)
-        budgets = np.arange(tables.first[states].min(), tables.last[states].max() + 1)
+        budgets = _union(tables.first[states], tables.last[states])
         total = np.zeros(budgets.size)
         for s in states:
             own = tables.of(self.start_values, int(s))
             inside = np.clip(budgets - tables.first[s], 0, own.size - 1)
             total += start[s] * (own[inside] + np.maximum(budgets - tables.last[s], 0))
         return budgets, total
+
+
+def _union(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """All whole numbers in one of the intervals first..last [n], in order."""
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
+    ends = last[np.append(begins[1:] - 1, first.size - 1)]
+    return np.concatenate([np.arange(a, b + 1) for a, b in zip(first[begins], ends, strict=True)])
 
 
 @lru_cache(maxsize=8)

@@ -199,6 +199,7 @@ def _jobs(problem: Problem, spacing: float, found: Found | None) -> tuple[Job, J
     stop = _stop(problem, spacing)
     offset = float(sum(up.origin[stop:], start=Fraction(0)))
     terminal = np.ceil((problem.high[stop] - offset) / spacing - ROUNDING_SLACK)
+    terminal = np.where(problem.met[stop], terminal, 0.0)
     most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
     bound = bellman.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return Job(mdp, up, bound, keep_actions=False), Job(

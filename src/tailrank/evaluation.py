@@ -27,6 +27,9 @@ from tailrank.risk import ReturnLaw
 LISTED_LIMIT = 20_000
 """How many (state, memory, return) triples are listed before the law counts as too large."""
 
+LATTICE_LIMIT = 2**27
+"""Entries of the table of what has been earned, over all states of a step."""
+
 Method = Literal["lattice", "listed", "moments"]
 
 
@@ -93,7 +96,9 @@ def return_law(
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
-        return _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+        found = _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+        if found is not None:
+            return found
     listed = _listed(policy, mdp, listed_limit)
     if listed is not None:
         return listed
@@ -102,7 +107,13 @@ def return_law(
             f"policy: its return law has more than {listed_limit} values and no budget grid to round them to; "
             "evaluate it by Monte Carlo (episodes=...)"
         )
-    return _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+    found = None if grid.rounding == "exact" else _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+    if found is None:
+        raise checks.InputError(
+            f"policy: its return law has more than {listed_limit} values, spread over more than {LATTICE_LIMIT} units "
+            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser --unit"
+        )
+    return found
 
 
 def _check_fits(policy: Policy, mdp: FiniteMDP) -> None:
@@ -185,8 +196,11 @@ def _check_available(counts: np.ndarray, h: int, states: np.ndarray, actions: np
         )
 
 
-def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid) -> Evaluation:
-    """Law on the grid: exact if the grid is, otherwise with the moments of what rounding left out."""
+def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid) -> Evaluation | None:
+    """Law on the grid: exact if the grid is, otherwise with the moments of what rounding left out.
+
+    None if what was earned until some step spreads too far for a table.
+    """
     from tailrank import kernels
 
     exact = grid.rounding == "exact"
@@ -205,6 +219,8 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
         kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
         spread_next = _spread(low_next, high_next)
         size = int(spread_next[-1])
+        if size > LATTICE_LIMIT:
+            return None
         after = [np.zeros(size), *(np.zeros(0 if exact else size) for _ in range(2))]
         kernels.push_forward(
             mdp.n_actions, ptr, next_state, prob, units, error,
