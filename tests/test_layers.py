@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("checks", "atomic"),
+    ("checks", "atomic", "parallel"),
     ("machine_code",),
     ("jit",),
     ("bands", "bootstrap", "statistics"),

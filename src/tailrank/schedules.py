@@ -82,14 +82,27 @@ class Theory:
         for name in ("H", "A", "d"):
             checks.whole(getattr(self, name), name)
         checks.tail_level(self.tau)
-        for name in ("class_size", "epsilon"):
-            if not checks.number(getattr(self, name), name) > 0:
-                raise InputError(f"{name} = {getattr(self, name)}: must be positive")
+        if not checks.number(self.epsilon, "epsilon") > 0:
+            raise InputError(f"epsilon = {self.epsilon}: must be positive")
+        if not checks.number(self.class_size, "class_size") >= 1:
+            raise InputError(f"class_size = {self.class_size}: must be at least 1")
         if not 0 < checks.number(self.delta, "delta") < 1:
             raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
 
     def table(self) -> list[tuple[str, float, str]]:
         """Rows (quantity, value, formula)."""
+        try:
+            rows = self._rows()
+        except (OverflowError, ZeroDivisionError):
+            rows = [("", math.inf, "")]
+        if not all(math.isfinite(value) for _, value, _ in rows):
+            raise InputError(
+                f"theory: the figures for H = {self.H:.3g}, d = {self.d:.3g}, tau = {self.tau:g}, epsilon = "
+                f"{self.epsilon:g}, delta = {self.delta:g} are too large for floating-point numbers"
+            )
+        return rows
+
+    def _rows(self) -> list[tuple[str, float, str]]:
         H, A, d, tau, eps = self.H, self.A, self.d, self.tau, self.epsilon
         log_class = math.log(self.class_size / self.delta)
         iterations = H**6 * A**2 * d**4 * log_class / (tau * eps) ** 2
