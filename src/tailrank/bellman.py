@@ -60,11 +60,6 @@ class Tables:
         """Entries in all."""
         return int(self.offset[-1])
 
-    def of(self, values: np.ndarray, s: int) -> np.ndarray:
-        """The table of state s without its padding."""
-        shift = (2 * s + 1) * self.pad
-        return values[self.offset[s] + shift : self.offset[s + 1] + shift]
-
     @property
     def last(self) -> np.ndarray:
         """Budget of the last entry of each state, [S]."""
@@ -108,24 +103,13 @@ class Induction:
         The budgets are those between the least and the most that can be earned from some start; where
         starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
         """
-        tables = self.layout.tables[0]
-        states = np.flatnonzero(start)
-        budgets = _union(tables.first[states], tables.last[states])
+        from tailrank import kernels
+
+        tables, states = self.layout.tables[0], start > 0
+        budgets = np.arange(tables.first[states].min(), tables.last[states].max() + 1)
         total = np.zeros(budgets.size)
-        for s in states:
-            own = tables.of(self.start_values, int(s))
-            inside = np.clip(budgets - tables.first[s], 0, own.size - 1)
-            total += start[s] * (own[inside] + np.maximum(budgets - tables.last[s], 0))
+        kernels.mix_tables(start, tables.first, tables.offset, tables.pad, self.start_values, int(budgets[0]), total)
         return budgets, total
-
-
-def _union(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """All whole numbers in one of the intervals first..last [n], in order."""
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], np.maximum.accumulate(last[order])
-    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
-    ends = last[np.append(begins[1:] - 1, first.size - 1)]
-    return np.concatenate([np.arange(a, b + 1) for a, b in zip(first[begins], ends, strict=True)])
 
 
 @lru_cache(maxsize=8)

@@ -27,7 +27,7 @@ from tailrank.risk import ReturnLaw
 LISTED_LIMIT = 20_000
 """How many (state, memory, return) triples are listed before the law counts as too large."""
 
-LATTICE_LIMIT = 2**27
+LATTICE_LIMIT = 2**29
 """Entries of the table of what has been earned, over all states of a step."""
 
 Method = Literal["lattice", "listed", "moments"]
@@ -231,12 +231,32 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
         raise checks.InputError(
             f"policy: plays an action that is not available with probability {1.0 - law[0].sum():.3g}"
         )
-    cell_budget = np.arange(int(spread[-1])) - np.repeat(spread[:-1] - low, np.diff(spread))
     if exact:
-        return _exact_cells(grid, budget, cell_budget, law[0])
+        earned, (mass,) = _by_return(low, spread, law[:1])
+        value = np.asarray(grid.value(budget - earned))
+        return Evaluation(ReturnLaw(value, mass / mass.sum()), np.zeros(value.size), "lattice")
     _add_tail(policy, mdp, grid, stop, np.repeat(np.arange(mdp.n_states), np.diff(spread)), law)
     ended = sum(int(_units_and_error(mdp, grid, h)[0][0]) for h in range(stop, mdp.horizon))
-    return _rounded_cells(grid, budget, cell_budget - ended, law)
+    left, cells = _by_return(low, spread, law)
+    return _rounded_cells(grid, budget - (left - ended), cells)
+
+
+def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The budgets that are left with positive probability, falling, and the columns of the law added up by them."""
+    from tailrank import kernels
+
+    own = np.diff(spread)
+    most = int((low + own - 1)[own > 0].max())
+    span = most - int(low[own > 0].min()) + 1
+    if span > 4 * int(spread[-1]) + 1024:  # far apart: a table of all budgets would be mostly empty
+        budgets = np.arange(int(spread[-1])) - np.repeat(spread[:-1] - low, own)
+        left, where = np.unique(-budgets[law[0] > 0], return_inverse=True)
+        return -left, [np.bincount(where, weights=x[law[0] > 0]) for x in law]
+    sums = np.zeros((len(law), span))
+    for column, total in zip(law, sums, strict=True):
+        kernels.collect(low, spread, column, most, total)
+    met = np.flatnonzero(sums[0] > 0)
+    return most - met, list(sums[:, met])
 
 
 _FAR = 2**60
@@ -295,18 +315,9 @@ def _add_tail(
     drift += one[state] * mass
 
 
-def _exact_cells(grid: BudgetGrid, budget: int, cell_budget: np.ndarray, mass: np.ndarray) -> Evaluation:
-    earned, where = np.unique(budget - cell_budget[mass > 0], return_inverse=True)
-    probs = np.bincount(where, weights=mass[mass > 0])
-    law = ReturnLaw(np.asarray(grid.value(earned)), probs / probs.sum())
-    return Evaluation(law, np.zeros(earned.size), "lattice")
-
-
-def _rounded_cells(grid: BudgetGrid, budget: int, cell_budget: np.ndarray, law: list[np.ndarray]) -> Evaluation:
-    """Cells of equal rounded return together: each a value (its mean), a probability and a deviation."""
-    inside = law[0] > 0
-    earned, where = np.unique(budget - cell_budget[inside], return_inverse=True)
-    mass, drift, square = (np.bincount(where, weights=x[inside]) for x in law)
+def _rounded_cells(grid: BudgetGrid, earned: np.ndarray, cells: list[np.ndarray]) -> Evaluation:
+    """Each rounded return as a value (its mean), a probability and a deviation."""
+    mass, drift, square = cells
     shift = drift / mass
     # Rounding must not make the spread smaller than it is.
     rounding = 2.0 * np.finfo(np.float64).eps * (grid.horizon + 2)

@@ -150,6 +150,15 @@ def backup(
 
 
 @compiled
+def mix_tables(share, first, offset, pad, values, lowest, total):
+    """total[i] += sum over s of share[s] V(s, lowest + i): the tables of all states, mixed by their shares [S]."""
+    for s in range(first.size):
+        if share[s] > 0.0:
+            begin, size, shift = offset[s] + (2 * s + 1) * pad, offset[s + 1] - offset[s], lowest - first[s]
+            _add_far(total, total.size, share[s], values, begin, size, shift)
+
+
+@compiled
 def return_range(n_actions, ptr, next_state, reward, low_next, high_next, cautious, low, high):
     """The least and the most that can still be earned from each state, in whole units or in floats.
 
@@ -230,3 +239,11 @@ def push_forward(
                         d_out[c] += p * (d[c] + e * m[c])
                         v_out[c] += p * (v[c] + e * (2.0 * d[c] + e * m[c]))
             i = j
+
+
+@compiled
+def collect(low, spread, column, most, total):
+    """total[most - c] += what state s has in `column` for budget c; s owns spread[s]:spread[s + 1], from low[s] on."""
+    for s in range(low.size):
+        for i in range(np.uintp(spread[s + 1] - spread[s])):
+            total[np.uintp(most - low[s]) - i] += column[np.uintp(spread[s]) + i]

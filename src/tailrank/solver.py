@@ -112,7 +112,7 @@ def _plan_cvar(problem: Problem, levels: tuple[float, ...], limits: Limits, unit
     if lattice is not None:
         job = Job(problem.mdp, lattice, bellman.layout(problem.mdp, lattice, problem.met), keep_actions=True)
         if job.bytes <= limits.bytes and job.layout.products <= _affordable(problem.mdp, limits):
-            return _exact_plans(problem, levels, job)
+            return _exact_plans(problem, levels, job, limits)
     brackets, found, note = refine_brackets(problem, levels, limits, unit)
     notes = (note,) if note else ()
     return tuple(
@@ -126,10 +126,11 @@ def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
     return PRODUCTS_A_SECOND * (limits.seconds if mdp.discount == 1.0 else 0.1)
 
 
-def _exact_plans(problem: Problem, levels: tuple[float, ...], job: Job) -> tuple[Plan, ...]:
+def _exact_plans(problem: Problem, levels: tuple[float, ...], job: Job, limits: Limits) -> tuple[Plan, ...]:
     curve, policy = job.run(problem.mean_policy.actions)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
-    laws = together([partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)])
+    tasks = [partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)]
+    laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
         value = evaluation.cvar(tau)
