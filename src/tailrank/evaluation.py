@@ -208,20 +208,21 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
     states = mdp.start > 0
     low, high = np.where(states, budget, _FAR), np.where(states, budget, -_FAR)
     spread = _spread(low, high)
-    law = [mdp.start[states], *(np.zeros(0 if exact else int(spread[-1])) for _ in range(2))]
+    nothing = np.zeros(0)
+    law = [mdp.start[states], *(nothing if exact else np.zeros(int(spread[-1])) for _ in range(2))]
     stop = mdp.horizon if exact else _last_open_step(mdp, grid)
     step_units = bellman.units_of_steps(mdp, grid)
     for h in range(stop):
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)
-        error = np.zeros(0) if exact else _units_and_error(mdp, grid, h)[1]
-        low_next, high_next = np.full_like(low, _FAR), np.full_like(high, -_FAR)
+        error = nothing if exact else _units_and_error(mdp, grid, h)[1]
+        low_next, high_next = np.full(low.size, _FAR), np.full(low.size, -_FAR)
         kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
         spread_next = _spread(low_next, high_next)
         size = int(spread_next[-1])
         if size > LATTICE_LIMIT:
             return None
-        after = [np.zeros(size), *(np.zeros(0 if exact else size) for _ in range(2))]
+        after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
         kernels.push_forward(
             mdp.n_actions, ptr, next_state, prob, units, error,
             *_step_tables(policy, h), low, spread, *law, low_next, spread_next, *after,
@@ -263,7 +264,9 @@ _FAR = 2**60
 
 
 def _spread(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.maximum(high - low + 1, 0))]).astype(np.int64)
+    spread = np.zeros(low.size + 1, dtype=np.int64)
+    np.cumsum(np.maximum(high - low + 1, 0), out=spread[1:])
+    return spread
 
 
 def _units_and_error(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -51,7 +52,7 @@ class BudgetGrid:
         """H."""
         return len(self.origin)
 
-    @property
+    @cached_property
     def offset(self) -> Fraction:
         """The return of an episode whose rewards are all at their origin."""
         return sum(self.origin, Fraction(0))
