@@ -20,13 +20,13 @@ import numpy as np
 from tailrank import bellman, checks
 from tailrank.bracket import Limits, Problem, refine_brackets
 from tailrank.checks import InputError, NotConverged
+from tailrank.criteria import replan
 from tailrank.evaluation import Evaluation, return_law
 from tailrank.mdp import FiniteMDP
 from tailrank.plan import Plan, Reference, Status
 from tailrank.planners.exact import Curve, Job
 from tailrank.planners.sampled_iterated import Sampling
 from tailrank.policy import BudgetPolicy, Policy
-from tailrank.rivals import replan
 
 CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 PRODUCTS_A_SECOND = 5e8

@@ -13,7 +13,7 @@ from click.shell_completion import shell_complete
 from click.testing import CliRunner
 
 from tailrank.cli import NEXT, main
-from tailrank.cli_names import VARIABLE, near_names
+from tailrank.cli.names import VARIABLE, near_names
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, read, solving_options
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, read, solving_options
 
 if TYPE_CHECKING:
     from tailrank.report.subject import Subject

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tailrank
-from tailrank import cli_check, cli_compare, cli_list, cli_names, cli_plot, cli_report, cli_sweep, cli_train
-from tailrank.cli_errors import Failure, Group
-from tailrank.cli_options import collected, print_json, reading_options
-from tailrank.cli_options import read as read_source
+from tailrank.cli import names
+from tailrank.cli.check import check
+from tailrank.cli.compare import compare
+from tailrank.cli.errors import Failure, Group
+from tailrank.cli.list import list_
+from tailrank.cli.options import collected, print_json, reading_options
+from tailrank.cli.options import read as read_source
+from tailrank.cli.plot import plot
+from tailrank.cli.report import report, serve
+from tailrank.cli.sweep import sweep
+from tailrank.cli.train import theory, train
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
@@ -38,13 +45,13 @@ tailrank COMMAND --help says more; tailrank --show-completion bash sets up the T
 
 def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None and not ctx.resilient_parsing:
-        click.echo(cli_names.script(shell, main))
+        click.echo(names.script(shell, main))
         ctx.exit()
 
 
 @click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tailrank.__version__, prog_name="tailrank")
-@click.option("--show-completion", type=click.Choice(cli_names.SHELLS), metavar="|".join(cli_names.SHELLS),
+@click.option("--show-completion", type=click.Choice(names.SHELLS), metavar="|".join(names.SHELLS),
               expose_value=False, is_eager=True, callback=_show_completion,
               help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".')  # fmt: skip
 @click.pass_context
@@ -101,9 +108,9 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     if options["as_json"]:
         print_json(_solved(read, plans, criterion, notes, options["frontier"]), notes, options["quiet"])
         return
-    from tailrank import show as view
+    from tailrank.cli import terminal
 
-    view.solved(read, plans, notes, frontier=options["frontier"], quiet=options["quiet"])
+    terminal.solved(read, plans, notes, frontier=options["frontier"], quiet=options["quiet"])
 
 
 def _check_save(path: str, plans: int) -> None:
@@ -126,9 +133,9 @@ def _solved(
     }  # fmt: skip
     if frontier:
         pieces = plans[0].frontier()
-        names = ("tau_from", "tau_to", "budget", "shortfall")
-        columns = (getattr(pieces, name).tolist() for name in names)
-        result["frontier"] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        keys = ("tau_from", "tau_to", "budget", "shortfall")
+        columns = (getattr(pieces, key).tolist() for key in keys)
+        result["frontier"] = [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
     return result
 
 
@@ -142,13 +149,13 @@ def import_(source: str, as_json: bool, **options: Any) -> None:
     with collected(notes):
         read = read_source(source, options)
     notes[:0] = read.notes
-    from tailrank import show as view
+    from tailrank.cli import terminal
 
-    summary = view.summary(read)
+    summary = terminal.summary(read)
     if as_json:
         print_json(summary | {"notes": notes}, notes, quiet=False)
     else:
-        view.described(summary, notes)
+        terminal.described(summary, notes)
 
 
 @main.command()
@@ -190,30 +197,30 @@ def evaluate(
 
     POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment.
     """
-    from tailrank import cli_evaluate
+    from tailrank.cli import evaluate as evaluating
     from tailrank.storage import load
 
-    names = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
-    wanted = {name: options.pop(name) for name in names}
+    of_playing = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
+    wanted = {name: options.pop(name) for name in of_playing}
     notes: list[str] = []
     with collected(notes):
         if os.path.isdir(policy):
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
-            task = cli_evaluate.of_run(policy, taus, seed)
+            task = evaluating.of_run(policy, taus, seed)
         elif source is None:
             raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
         else:
             stored = load(policy)
-            task = cli_evaluate.saved(stored.policy, read_source(source, options), taus, seed)
-        results, said = cli_evaluate.measure(task, **wanted)
+            task = evaluating.saved(stored.policy, read_source(source, options), taus, seed)
+        results, said = evaluating.measure(task, **wanted)
     notes[:0] = said
     if as_json:
         print_json({"results": results, "notes": notes}, notes, quiet=False)
         return
-    from tailrank import show as view
+    from tailrank.cli import terminal
 
-    view.evaluated(results, notes)
+    terminal.evaluated(results, notes)
 
 
 @main.command()
@@ -223,16 +230,12 @@ def evaluate(
 @click.option("--rows", type=int, default=60, show_default=True, help="Most rows to print.")
 def show(policy: str, step: int | None, state: int | None, rows: int) -> None:
     """The saved POLICY as a table: which action at which step, state (or latent) and remaining budget."""
-    from tailrank.show_policy import policy_table
+    from tailrank.cli.policy_table import policy_table
     from tailrank.storage import load
 
     policy_table(load(policy), step=step, state=state, rows=rows)
 
 
-COMMANDS = (
-    cli_check.check, cli_compare.compare, cli_list.list_, cli_plot.plot, cli_report.report, cli_report.serve,
-    cli_sweep.sweep, cli_train.train, cli_train.theory,
-)  # fmt: skip
-for command in COMMANDS:
+for command in (check, compare, list_, plot, report, serve, sweep, train, theory):
     main.add_command(command)
-cli_names.completed(main)
+names.completed(main)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_names import known
-from tailrank.cli_options import collected, pairs, print_json, reading_options, value, with_options
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.names import known
+from tailrank.cli.options import collected, pairs, print_json, reading_options, value, with_options
 
 if TYPE_CHECKING:
     from tailrank.experiments.config import RunConfig
@@ -145,7 +145,7 @@ def _go(
     """Start or resume a run with what is shown of it (progress, loggers); a signal ends it with one line."""
     from tailrank.experiments import progress as view
     from tailrank.experiments import run
-    from tailrank.loggers import Logged
+    from tailrank.experiments.loggers import Logged
 
     try:
         with (

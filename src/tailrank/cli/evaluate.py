@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrank.cli_errors import Failure
+from tailrank.cli.errors import Failure
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrank.cli_errors import Failure
-from tailrank.cli_names import known
+from tailrank.cli.errors import Failure
+from tailrank.cli.names import known
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
