@@ -56,7 +56,7 @@ def solving_options(function: F) -> F:
     return with_options(function, options)
 
 
-def read(source: str, options: dict[str, Any]) -> Source:
+def read_source(source: str, options: dict[str, Any]) -> Source:
     """The MDP of a source as the options of `reading_options` say; a name that nobody knows gets near ones."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
 
