@@ -221,10 +221,6 @@ class FiniteMDP:
             reward=key[2][begin],
         )
 
-    def with_start(self, start: object) -> FiniteMDP:
-        """The same MDP from another start: a state (0-based), a mapping or a law [S]."""
-        return replace(self, start=_start_law(start, self.n_states, self.labels))
-
 
 def _indices(column: object, name: str) -> np.ndarray:
     values = np.asarray(column).ravel()

@@ -79,19 +79,12 @@ class BudgetPolicy:
         return float(self.grid.value(self.budget))
 
 
-@dataclass(frozen=True)
-class MarkovPolicy:
-    """Acts on (step, state) alone: actions [H, S]."""
-
-    actions: np.ndarray
+class Memoryless:
+    """What policies have in common that remember nothing."""
 
     def start(self, n: int) -> np.ndarray:
-        """Nothing to remember: zeros."""
+        """Nothing to remember: zeros [n]."""
         return np.zeros(n, dtype=np.int64)
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """The action of each state."""
-        return self.actions[h, states].astype(np.int64)
 
     def update(
         self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
@@ -99,6 +92,17 @@ class MarkovPolicy:
     ) -> np.ndarray:  # fmt: skip
         """Still nothing."""
         return memory
+
+
+@dataclass(frozen=True)
+class MarkovPolicy(Memoryless):
+    """Acts on (step, state) alone: actions [H, S]."""
+
+    actions: np.ndarray
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action of each state."""
+        return self.actions[h, states].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from tailrank import checks
-from tailrank.bounds import dkw_bounds as dkw_bounds
 
 LEVEL_TOLERANCE = 1e-12
 """Slack when a cumulative probability is compared with tau: 0.7 + 0.1 + 0.1 is below 0.9 in floats."""

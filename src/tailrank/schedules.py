@@ -1,8 +1,8 @@
-"""Parameters of the algorithms as functions of the iteration (SPEC of Theorems 4.1 and 5.1).
+"""Parameters of the algorithms as functions of the iteration (Theorems 4.1 and 5.1).
 
-`Theory` gives what the theorems ask for, with every unspecified constant set to one; `Practical`, the
-default, has the same form with scales that make the bonus fall within a run. Settings that the printed
-text gets wrong have two values, "printed" and "corrected" (docs/paper_notes.md).
+`THEORY` is what the theorems ask for, with every unspecified constant set to one; `PRACTICAL`, the default, has
+the same form with scales that make the bonus fall within a run. `Theory` tells what the theorems ask for in all.
+Settings that the printed text gets wrong have two values, "printed" and "corrected" (docs/paper_notes.md).
 """
 
 from __future__ import annotations

@@ -79,11 +79,6 @@ def cvar_star(tau: float, *, safe: float = 0.8, risky: float = 1.0, crash: float
     return max(safe, risky * max(1.0 - crash / level, 0.0), bait * max(1.0 - 0.5 / level, 0.0))
 
 
-def mean_star(*, safe: float = 0.8, risky: float = 1.0, crash: float = 0.1, bait: float = 0.1) -> float:
-    """The largest expected return."""
-    return cvar_star(1.0, safe=safe, risky=risky, crash=crash, bait=bait)
-
-
 def reward_table(laws: list[dict[float, float]], horizon: int) -> tuple[BudgetGrid, np.ndarray]:
     """The grid on which these laws {reward: probability} lie, and the laws over its units, [L, n]."""
     values = np.array(sorted({0.0} | {x for law in laws for x in law}))

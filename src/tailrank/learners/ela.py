@@ -21,7 +21,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.bonus import BonusRule, elliptical
 from tailrank.data import Seen, number_of, pooled
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.lowrank import Model, step_from_arrays
 from tailrank.oracles.discriminative import Discriminative
 from tailrank.oracles.fit import MleOracle
@@ -115,11 +115,6 @@ def last_plan(state: State, env: Episodic, uniform_from: np.ndarray, rng: np.ran
 def by_group(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndarray:
     """Transitions are counted from group to group, whatever the budget."""
     return groups
-
-
-def promised(plan: LatentPlan, env: Episodic) -> float:
-    """The objective of a plan in the units of the rewards."""
-    return float(env.rewards.grid.value(0)) + plan.objective * float(env.rewards.grid.unit)
 
 
 @dataclass(frozen=True)

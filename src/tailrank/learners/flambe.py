@@ -29,6 +29,7 @@ from tailrank import checks
 from tailrank.bonus import none
 from tailrank.checks import InputError
 from tailrank.learners.ela import ELA, Act, Collect, Oracles, RollIn, State
+from tailrank.learners.protocol import promised
 from tailrank.lowrank import Model, StepModel
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
@@ -133,9 +134,5 @@ class Point:
 
 def frontier(plan: LatentPlan, env: Episodic, judge: Judging, taus: Sequence[float]) -> list[Point]:
     """The best CVaR in the model and its true value for every tau, from the one plan of a model without bonus."""
-    grid, points = env.rewards.grid, []
-    for tau in checks.tail_levels(taus):
-        own = plan.at(tau)
-        promised = float(grid.value(0)) + own.objective * float(grid.unit)
-        points.append(Point(tau, promised, float(judge.law(own).cvar(tau))))
-    return points
+    own = [(tau, plan.at(tau)) for tau in checks.tail_levels(taus)]
+    return [Point(tau, promised(best, env), float(judge.law(best).cvar(tau))) for tau, best in own]

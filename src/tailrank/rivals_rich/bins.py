@@ -25,7 +25,7 @@ from tailrank.feature_policies.cells import CellPolicy, Cells
 from tailrank.grid import BudgetGrid, exact_grid, rounded_grid
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.exact import Curve
-from tailrank.policy import BudgetPolicy, Policy
+from tailrank.policy import BudgetPolicy, Memoryless, Policy
 from tailrank.protocols import Simulator
 from tailrank.rivals_rich.rolling import Batch, Callback, Row, roll, trained
 from tailrank.streams import Streams
@@ -231,23 +231,12 @@ def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.n
 
 
 @dataclass(frozen=True)
-class Anything:
+class Anything(Memoryless):
     """Uniform actions."""
 
     n_actions: int
     rng: np.random.Generator
 
-    def start(self, n: int) -> np.ndarray:
-        """Zeros."""
-        return np.zeros(n, dtype=np.int64)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Any actions [n]."""
         return self.rng.integers(self.n_actions, size=len(states))
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        """Nothing."""
-        return memory
