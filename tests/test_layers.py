@@ -23,7 +23,7 @@ LAYERS = {
     "showing": "report comparison plots",
     "command line": "cli __main__",
 }
-"""Lowest first, in a layer too: what stands further down may import what stands further up. docs/design.md has them."""
+"""Lowest first, in a layer too: a module imports what comes before it. docs/design.md has the same list."""
 LEVEL = {name: level for level, name in enumerate(" ".join(LAYERS.values()).split())}
 MAY_CATCH_ALL = {"tables.py", "players.py", "probing.py", "gym_checker.py", "loggers.py", "worker.py"}
 """Runs code of other packages, which may raise anything."""
@@ -58,7 +58,7 @@ def test_imports_point_down(path):
     assert mine in LEVEL, f"{path.name}: give it a layer in LAYERS"
     for other in imported(ast.parse(path.read_text())):
         assert other in LEVEL, f"{path.name} imports {other}, which has no layer"
-        assert LEVEL[other] <= LEVEL[mine], f"{path.name} imports {other}, which stands above {mine}"
+        assert LEVEL[other] <= LEVEL[mine], f"{path.name} imports {other}, which comes after {mine}"
         assert mine != "envs" or other in ENVS_MAY, f"{path.name} imports {other}"
 
 
