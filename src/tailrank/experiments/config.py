@@ -20,8 +20,8 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
 from tailrank.learners.choices import MODELS
-from tailrank.learners.ela import COLLECTS
 from tailrank.learners.output import RULES
+from tailrank.learners.parts import COLLECTS
 from tailrank.learners.registry import ALGORITHMS, LOW_RANK, Recipe
 from tailrank.oracles.discriminative import MODELS as OBSERVED
 from tailrank.rivals_rich import RIVALS, settings_of

@@ -28,7 +28,8 @@ import numpy as np
 from tailrank import checks
 from tailrank.bonus import none
 from tailrank.checks import InputError
-from tailrank.learners.ela import ELA, Act, Collect, Oracles, RollIn, State
+from tailrank.learners.ela import ELA
+from tailrank.learners.parts import Act, Collect, Oracles, RollIn, State
 from tailrank.learners.protocol import promised
 from tailrank.lowrank import Model, StepModel
 from tailrank.planners.latent import LatentPlan
