@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailrank import checks
-from tailrank.checks import InputError
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,12 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("alpha_scale", "lam_scale"):
-            if not checks.number(getattr(self, name), name) > 0:
-                raise InputError(f"{name} = {getattr(self, name)}: must be positive")
-        if not 0 < checks.number(self.delta, "delta") < 1:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+            checks.positive(getattr(self, name), name)
+        checks.inside(self.delta, "delta", "(0, 1)")
         if isinstance(self.cap, str):
             checks.one_of(self.cap, "cap", ("corrected", "printed"))
-        elif checks.number(self.cap, "cap") < 0:
-            raise InputError(f"cap = {self.cap}: must not be negative")
+        else:
+            checks.not_negative(self.cap, "cap")
         checks.one_of(self.log, "log", ("corrected", "printed"))
 
     def confidence(self, k: int, H: int, log_class: float) -> float:
@@ -83,10 +80,8 @@ class Theory:
             checks.whole(getattr(self, name), name)
         checks.tail_level(self.tau)
         for name in ("class_size", "epsilon"):
-            if not checks.number(getattr(self, name), name) > 0:
-                raise InputError(f"{name} = {getattr(self, name)}: must be positive")
-        if not 0 < checks.number(self.delta, "delta") < 1:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+            checks.positive(getattr(self, name), name)
+        checks.inside(self.delta, "delta", "(0, 1)")
 
     def table(self) -> list[tuple[str, float, str]]:
         """Rows (quantity, value, formula)."""

@@ -94,9 +94,7 @@ def solve(
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     prepared = PreparedMDP.of(mdp)
-    fixed = None if unit is None else checks.number(unit, "unit")
-    if fixed is not None and fixed <= 0:
-        raise InputError(f"unit = {unit}: must be positive")
+    fixed = None if unit is None else checks.positive(unit, "unit")
     plans = _plan_cvar(prepared, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":

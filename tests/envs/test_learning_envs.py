@@ -232,7 +232,7 @@ def test_bad_settings_are_named(name, settings, message):
 
 def test_bad_actions_are_named():
     env = make_episodic("decoy")
-    with pytest.raises(InputError, match=r"actions at step 0: must lie in 0..7, found \[8\]"):
+    with pytest.raises(InputError, match=r"actions\[0\] = 8 at step 0: must lie in 0..7"):
         env.step(0, np.array([0]), np.array([8]), np.random.default_rng(0))
 
 

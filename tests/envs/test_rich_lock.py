@@ -71,7 +71,7 @@ def test_latents_rewards_and_noise_have_their_laws():
     noise = (seen - signal) / 0.3
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-3
     np.testing.assert_allclose(np.cov(noise.T), np.eye(env.n_features), atol=5 * np.sqrt(2 / n))
-    with pytest.raises(InputError, match=r"actions at step 1: must lie in 0\.\.1"):
+    with pytest.raises(InputError, match=r"actions\[0\] = 2 at step 1: must lie in 0\.\.1"):
         env.step(np.full(n, 2))
 
 

@@ -128,7 +128,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
     parts = build.setup(config, env)
     before = files.read_manifest(out).get("environment")
     if before is not None and before != parts.digest:
-        raise InputError(f"{out}: {config.environment} has changed since the run")
+        raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
     if parts.learner.decoder:

@@ -216,8 +216,8 @@ def theory(as_json: bool, **figures: Any) -> None:
     try:
         rows = Theory(**figures).table()
     except (OverflowError, ZeroDivisionError):
-        raise Failure("theory: the figures are too large for a number; choose a larger --epsilon or --tau") from None
-    if not all(math.isfinite(value) for _, value, _ in rows):
+        rows = []
+    if not rows or not all(math.isfinite(value) for _, value, _ in rows):
         raise Failure("theory: the figures are too large for a number; choose a larger --epsilon or --tau")
     if as_json:
         table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]

@@ -52,8 +52,7 @@ class RichLock:
     def __post_init__(self) -> None:
         H = checks.whole(self.horizon, "horizon", 2)
         checks.one_of(self.view, "view", VIEWS)
-        if not checks.number(self.noise, "noise") >= 0:
-            raise InputError(f"noise = {self.noise}: must not be negative")
+        checks.not_negative(self.noise, "noise")
         self.lock = risky_lock(H, checks.whole(self.n_actions, "n_actions", 2), seed=self.seed, split=self.split)
         least = 2 ** math.ceil(math.log2(H + 4))
         m = least if self.dimension is None else checks.whole(self.dimension, "dimension", least)
@@ -89,8 +88,7 @@ class RichLock:
         if h >= H:
             return np.zeros(n), self._last, np.ones(n, dtype=bool)
         actions = np.asarray(actions)
-        if n and not 0 <= int(actions.min()) <= int(actions.max()) < A:
-            raise InputError(f"actions at step {h}: must lie in 0..{A - 1}, found {actions}"[:200])
+        checks.indices(actions, "actions", A, f"at step {h}")
         _, after, _, rewards = self.lock.truth.rows(h)
         row = self.lock.truth.rows_at(h, self.latent * A + actions, self._chance)
         reward, self.latent = rewards[row], after[row].astype(np.int64)

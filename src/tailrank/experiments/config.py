@@ -118,10 +118,10 @@ class RunConfig:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.recipe.schedule  # noqa: B018 raises where its numbers are out of range
-        if self.stop_within is not None and not 0.0 <= self.stop_within < 1.0:
-            raise InputError(f"stop_within = {self.stop_within}: must lie in [0, 1)")
-        if self.upsilon is not None and self.upsilon <= 0:
-            raise InputError(f"upsilon = {self.upsilon}: must be positive")
+        if self.stop_within is not None:
+            checks.inside(self.stop_within, "stop_within", "[0, 1)")
+        if self.upsilon is not None:
+            checks.positive(self.upsilon, "upsilon")
         if self.named:
             for name in READING:
                 if getattr(self, name) != DEFAULTS[name]:

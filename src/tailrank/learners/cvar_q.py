@@ -79,8 +79,7 @@ class CvarQ:
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
         checks.whole(self.batch, "batch")
-        if not 0.0 <= checks.number(self.epsilon, "epsilon") <= 1.0:
-            raise checks.InputError(f"epsilon = {self.epsilon}: must lie in [0, 1]")
+        checks.inside(self.epsilon, "epsilon", "[0, 1]")
         if not isinstance(self.optimistic, bool):
             raise checks.InputError(f"optimistic = {self.optimistic!r}: must be true or false")
 

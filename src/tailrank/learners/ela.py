@@ -73,8 +73,7 @@ class ELA:
             )
         checks.one_of(self.collect, "collect", parts.COLLECTS)
         checks.whole(self.batch, "batch")
-        if not 0.0 <= checks.number(self.growth, "growth") <= 1.0:
-            raise checks.InputError(f"growth = {self.growth}: must lie in [0, 1]")
+        checks.inside(self.growth, "growth", "[0, 1]")
 
     def learn(self, env: Any, *, episodes: int, seed: int = 0, horizon: int | None = None, **settings: Any) -> Learned:
         """Learn from at least so many episodes of a Gymnasium environment, a simulator or an `Episodic`.

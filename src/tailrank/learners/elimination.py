@@ -108,11 +108,9 @@ class Elimination:
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
-        if not checks.number(self.epsilon, "epsilon") > 0.0:
-            raise InputError(f"epsilon = {self.epsilon}: must be positive")
+        checks.positive(self.epsilon, "epsilon")
         checks.whole(self.episodes, "episodes", 2)
-        if not 0.0 < checks.number(self.delta, "delta") < 1.0:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+        checks.inside(self.delta, "delta", "(0, 1)")
 
     def init(self, env: Episodic) -> State:
         """All members; raises where the class is too large."""

@@ -40,8 +40,7 @@ COLLECTS = ("printed", "rollins", "episode")
 
 def flambe(tau: float, oracle: Oracles, *, beta: float = 0.1, collect: Collect = "rollins", **settings: Any) -> ELA:
     """The learner: ELA without bonus whose episodes roll in by covering policies. settings: share, batch, growth."""
-    if not 0.0 < checks.number(beta, "beta") <= 1.0:
-        raise InputError(f"beta = {beta}: must lie in (0, 1]")
+    checks.inside(beta, "beta", "(0, 1]")
     checks.one_of(collect, "collect", COLLECTS)
     return ELA(tau, oracle, bonus=none, collect=collect, roll_in=covering(beta), **settings)
 

@@ -173,8 +173,7 @@ class KnownFeatures:
         checks.tail_level(self.tau)
         checks.whole(self.batch, "batch")
         for name, given in (("alpha_scale", self.scale), ("lam_scale", self.lam)):
-            if checks.number(given, name) <= 0.0:
-                raise InputError(f"{name} = {given}: must be positive")
+            checks.positive(given, name)
         if checks.number(self.switch, "switch") < 1.0:
             raise InputError(f"switch = {self.switch}: must be at least 1")
 

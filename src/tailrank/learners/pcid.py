@@ -78,8 +78,7 @@ class PCID:
         checks.tail_level(self.tau)
         checks.whole(self.samples, "samples")
         checks.whole(self.latents, "latents")
-        if not 0.0 < checks.number(self.radius, "radius") < 2.0:
-            raise checks.InputError(f"radius = {self.radius}: must lie between 0 and 2")
+        checks.inside(self.radius, "radius", "(0, 2)")
 
     def init(self, env: Episodic) -> State:
         """No data."""

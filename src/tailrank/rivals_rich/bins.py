@@ -55,10 +55,8 @@ class Bins:
             checks.whole(self.projections, "projections")
         checks.whole(self.cells, "cells", 2)
         checks.whole(self.batch, "batch")
-        if checks.number(self.bonus, "bonus") < 0:
-            raise checks.InputError(f"bonus = {self.bonus}: must not be negative")
-        if checks.number(self.most, "most") <= 0:
-            raise checks.InputError(f"most = {self.most}: must be positive")
+        checks.not_negative(self.bonus, "bonus")
+        checks.positive(self.most, "most")
 
     stored: ClassVar[bool] = True
 
