@@ -20,6 +20,9 @@ class Schedule:
 
     alpha_scale, lam_scale: c_a and c_l. cap: "corrected" is H, "printed" is 2, or a number. log: whether the
     logarithm of alpha^k stands inside the square root ("corrected") or outside ("printed").
+
+    >>> Schedule().cap_for(5), Schedule(cap="printed").cap_for(5)
+    (5.0, 2.0)
     """
 
     alpha_scale: float = 1.0

@@ -47,6 +47,12 @@ class ELA:
     least this share of all collections so far. aim: the tail that is planned for, if it is not tau (1: the mean).
     roll_in: what is played before the uniform actions. counted: what transitions are counted between.
     rewards: "learned" with a `Discriminative` oracle, which learns from observations (see `learn`).
+
+    >>> from tailrank import ModelChoice, make_episodic
+    >>> lock = make_episodic("risky-lock", horizon=3, n_actions=3)
+    >>> learned = ELA(tau=0.1, oracle=ModelChoice("class")).learn(lock, episodes=60)
+    >>> learned.episodes, round(learned.promise, 9)
+    (60, 0.8)
     """
 
     tau: float

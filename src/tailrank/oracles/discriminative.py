@@ -50,6 +50,11 @@ class Discriminative:
 
     rank: the most latents a step may have, or "auto". shared: one decoder and one table for all steps (for
     time-homogeneous environments). width, layers, restarts, steps: of networks; image_shape: for convolutions.
+
+    >>> from tailrank import ELA, make_simulator
+    >>> learner = ELA(tau=0.1, oracle=Discriminative(rank=3), rewards="learned")
+    >>> learner.learn(make_simulator("rich-lock", horizon=3), episodes=30, seed=0).episodes >= 30
+    True
     """
 
     rank: int | str = 3
