@@ -74,10 +74,15 @@ def elliptical_norms(model: Model[Any], visits: tuple[np.ndarray, ...], lam: flo
             result.append(1.0 / np.sqrt(seen + lam))  # every pair its own feature: the covariance is diagonal
             continue
         rows = step.phi.reshape(-1, step.phi.shape[-1])
-        sigma = (rows * seen.reshape(-1, 1)).T @ rows + lam * np.eye(rows.shape[1])
-        half = np.linalg.solve(np.linalg.cholesky(sigma), rows.T)
-        result.append(np.sqrt((half**2).sum(axis=0)).reshape(step.phi.shape[:2]))
+        result.append(covariance_norms(rows, seen.ravel(), lam).reshape(step.phi.shape[:2]))
     return result
+
+
+def covariance_norms(rows: np.ndarray, weights: np.ndarray, lam: float) -> np.ndarray:
+    """||x||_{Sigma^{-1}} of rows x [.., n, d], [.., n], where Sigma = sum of weights [.., n] times x x^T + lam I."""
+    sigma = np.swapaxes(rows * weights[..., None], -1, -2) @ rows + lam * np.eye(rows.shape[-1])
+    half = np.linalg.solve(np.linalg.cholesky(sigma), np.swapaxes(rows, -1, -2))
+    return np.asarray(np.sqrt((half**2).sum(axis=-2)))
 
 
 def _one_hot(rows: np.ndarray) -> bool:

@@ -121,9 +121,9 @@ def train(
     if as_json:
         print_json({name: result[name] for name in PRINTED if name in result}, notes, quiet)
         return
-    from tailrank.experiments import progress as view
+    from tailrank.cli.run_summary import summary
 
-    view.summary(result, [] if quiet else notes)
+    summary(result, [] if quiet else notes)
 
 
 def _about(folder: str) -> dict[str, Any]:
@@ -223,6 +223,6 @@ def theory(as_json: bool, **figures: Any) -> None:
         table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]
         click.echo(json.dumps(figures | {"table": table}, allow_nan=False))
         return
-    from tailrank.experiments import progress as view
+    from tailrank.cli.run_summary import figures_of_theory
 
-    view.theory(rows)
+    figures_of_theory(rows)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tailrank import checks
+from tailrank.bonus import covariance_norms
 from tailrank.checks import InputError
 from tailrank.decoder import posterior
 from tailrank.latents import LatentCounts
@@ -261,9 +262,5 @@ def _present(base: np.ndarray) -> np.ndarray:
 def _norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarray:
     """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
     steps, K, A, d = transitions.shape
-    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d).reshape(
-        steps, -1, d
-    )
-    sigma = np.swapaxes(phi * visits.reshape(steps, -1, 1), 1, 2) @ phi + lam * np.eye(d)
-    half = np.linalg.solve(np.linalg.cholesky(sigma), np.swapaxes(phi, 1, 2))
-    return np.asarray(np.sqrt((half**2).sum(axis=1)).reshape(steps, K, A))
+    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d)
+    return covariance_norms(phi.reshape(steps, -1, d), visits.reshape(steps, -1), lam).reshape(steps, K, A)
