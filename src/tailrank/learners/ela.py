@@ -21,12 +21,11 @@ from tailrank import checks
 from tailrank.bonus import BonusRule, elliptical
 from tailrank.data import Seen, number_of, pooled
 from tailrank.learners import parts
-from tailrank.learners.parts import Collect, Counted, Oracles, RollIn, State
+from tailrank.learners.parts import Collect, Counted, Oracles, Planner, RollIn, State
 from tailrank.learners.protocol import Info, promised
 from tailrank.lowrank import Model
 from tailrank.oracles.discriminative import Discriminative
 from tailrank.planners.latent import LatentPlan
-from tailrank.planners.optimistic import Planner
 from tailrank.problem import Problem
 from tailrank.protocols import Episodic
 from tailrank.schedules import PRACTICAL, Schedule

@@ -34,11 +34,12 @@ import numpy as np
 from tailrank import checks
 from tailrank.bellman import action_type
 from tailrank.checks import InputError
+from tailrank.learners.parts import Planner
 from tailrank.learners.protocol import Info
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.planners.latent import LatentPlan
 from tailrank.planners.markov import plan_markov
-from tailrank.planners.optimistic import Planner, after_rewards, best_start, expectation
+from tailrank.planners.optimistic import after_rewards, best_start, expectation
 from tailrank.problem import Problem
 from tailrank.protocols import Episodic
 from tailrank.streams import Streams

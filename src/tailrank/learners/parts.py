@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -18,32 +18,6 @@ from tailrank.oracles.fit import MleOracle
 from tailrank.planners.latent import LatentPlan, plan_latent
 from tailrank.problem import Problem
 from tailrank.protocols import Episodic
-
-Collect = Literal["printed", "rollins", "episode", "plan", "uniform"]
-COLLECTS = ("printed", "rollins", "episode", "plan", "uniform")
-
-
-class Oracles(Protocol):
-    """Makes the maximum-likelihood oracle of every step for an environment."""
-
-    @property
-    def decoder(self) -> bool:
-        """Whether the model sees states through the environment's known groups, or one by one."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether counts are kept as the cells that were met, not as tables."""
-        ...
-
-    def make(self, env: Episodic) -> list[MleOracle]:
-        """The H - 1 oracles."""
-        ...
-
-
-def exact_planner(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-    """The latent planner, exact on groups."""
-    return plan_latent(problem.model, problem.rewards, problem.law_of, bonus, problem.tau, problem.start)
 
 
 @dataclass(frozen=True)
@@ -82,12 +56,13 @@ class State:
         return State(k, rounds, episodes, walked, seen, self.group, plan, model)
 
 
+Collect = Literal["printed", "rollins", "episode", "plan", "uniform"]
+"""Which episodes are played and what is learned from them (see `ELA`)."""
+COLLECTS: tuple[str, ...] = get_args(Collect)
 Act = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Actions [n] at a step of episodes [n] that are in groups [n] with budgets [n]."""
 RollIn = Callable[[State, Episodic, np.ndarray, np.random.Generator], Act | None]
 """How episodes are played before their uniform actions begin, which is at the steps [n] given (None: no other)."""
-Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
-"""The number under which groups [n] with budgets [n] are counted, of C budgets; it grows with both."""
 
 
 def last_plan(state: State, env: Episodic, uniform_from: np.ndarray, rng: np.random.Generator) -> Act | None:
@@ -96,6 +71,37 @@ def last_plan(state: State, env: Episodic, uniform_from: np.ndarray, rng: np.ran
     return None if plan is None else lambda h, episodes, groups, budgets: plan.act(h, groups, budgets)
 
 
+Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+"""The number under which groups [n] with budgets [n] are counted, of C budgets; it grows with both."""
+
+
 def by_group(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndarray:
     """Transitions are counted from group to group, whatever the budget."""
     return groups
+
+
+class Oracles(Protocol):
+    """Makes the maximum-likelihood oracle of every step for an environment."""
+
+    @property
+    def decoder(self) -> bool:
+        """Whether the model sees states through the environment's known groups, or one by one."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether counts are kept as the cells that were met, not as tables."""
+        ...
+
+    def make(self, env: Episodic) -> list[MleOracle]:
+        """The H - 1 oracles."""
+        ...
+
+
+Planner = Callable[[Problem, list[np.ndarray], np.random.Generator], LatentPlan]
+"""The plan of a problem with bonuses [G, A] of every step; the generator is for planners that simulate."""
+
+
+def exact_planner(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    """The latent planner, exact on groups."""
+    return plan_latent(problem.model, problem.rewards, problem.law_of, bonus, problem.tau, problem.start)
