@@ -30,7 +30,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.bellman import action_type
 from tailrank.kernels import compiled
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.planners.chow import default_levels
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
@@ -117,10 +117,8 @@ class CvarQ:
         var, cvar, visits = state.var.copy(), state.cvar.copy(), state.visits.copy()
         learn(var, cvar, visits, states, actions, units, self.levels, float(env.rewards.top))
         plan = self._plan(var, cvar, states, state.plan, env.start)
-        grid = env.rewards.grid
-        claim = float(grid.value(0)) + plan.objective * float(grid.unit)
         new = State(state.k + 1, state.episodes + n, state.steps + n * H, state.group, var, cvar, visits, plan)
-        return new, Info(objective=claim)
+        return new, Info(objective=promised(plan, env))
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:
         """The VaR-based policy."""

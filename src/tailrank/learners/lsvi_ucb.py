@@ -35,7 +35,7 @@ from tailrank import checks
 from tailrank.bellman import action_type
 from tailrank.checks import InputError
 from tailrank.learners.parts import Planner
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.planners.latent import LatentPlan
 from tailrank.planners.markov import plan_markov
@@ -201,8 +201,7 @@ class KnownFeatures:
         )  # fmt: skip
         if any(ridge.grown >= math.log(self.switch) for ridge in ridges):
             state = self._planned(state, env, streams, k)
-        grid, plan = env.rewards.grid, state.plan
-        objective = np.nan if plan is None else plan.objective * float(grid.unit) + float(grid.offset)
+        objective = np.nan if state.plan is None else promised(state.plan, env)
         return state, Info(objective=objective, bonus_mean=state.paid[0], saturated=state.paid[1])
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:
