@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
+from tailrank.experiments.toml_text import toml_of
 from tailrank.learners.choices import MODELS
 from tailrank.learners.output import RULES
 from tailrank.learners.parts import COLLECTS
@@ -148,6 +148,8 @@ class RunConfig:
             if self.model in MODELS:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
+            if self.output == "uniform":
+                raise InputError("output = 'uniform': is for finite environments; for observations: best, greedy")
             for name in (
                 "collect", "stop_within", "discount", "start", "upsilon", "index_base", "axis_order",
             ):  # fmt: skip
@@ -282,12 +284,7 @@ class RunConfig:
     def toml(self) -> str:
         """The text of a TOML file that `read` gives this configuration for."""
         values = {name: getattr(self, name) for name in KEYS if getattr(self, name) is not None}
-        tables = {name: values.pop(name) for name in TABLES}
-        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
-        for name, table in tables.items():
-            if table:
-                lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
-        return "\n".join(lines) + "\n"
+        return toml_of(values, tables=TABLES)
 
 
 TABLES = ("settings", "planner", "network")
@@ -318,22 +315,3 @@ def _plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_plain(x) for x in value)
     return isinstance(value, bool | int | str)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _text(value: str) -> str:
-    # The strings of JSON are strings of TOML, but for the one control character that JSON leaves alone.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
