@@ -51,7 +51,7 @@ def run_options(function: F) -> F:
         click.option("--log", metavar="corrected|printed", help="The logarithm in the bonus."),
         click.option("--output", metavar="best|uniform|greedy", help="Which plan is returned."),
         click.option("--output-episodes", type=int, metavar="N", help="Fresh episodes to judge a candidate."),
-        click.option("--stop-cvar", type=float, metavar="X", help="Stop when a plan's exact CVaR reaches this."),
+        click.option("--stop-cvar", type=float, metavar="X", help="Stop when the CVaR of a plan reaches this."),
         click.option("--stop-within", type=float, metavar="P", help="Stop when it is within this share of CVaR*."),
         click.option("--checkpoint-every", type=int, metavar="K", help="Iterations between checkpoints."),
         click.option("--planner", multiple=True, metavar="KEY=VALUE", help="Setting of the planner of ella."),

@@ -138,6 +138,8 @@ class RunConfig:
     def _check_kind(self) -> None:
         """Settings that do nothing for this kind of run are refused."""
         if self.simulated:
+            if self.stop_cvar is not None and not self.evaluate_every:
+                raise InputError("stop_cvar: needs evaluate_every, how often a plan is judged in fresh episodes")
             if self.rival:
                 self._check_rival()
                 return
