@@ -52,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class PreparedMDP:
+class Problem:
     """An MDP with what every pass over it shares."""
 
     mdp: FiniteMDP
@@ -63,7 +63,7 @@ class PreparedMDP:
     high: np.ndarray
 
     @classmethod
-    def of(cls, mdp: FiniteMDP) -> PreparedMDP:
+    def of(cls, mdp: FiniteMDP) -> Problem:
         """Reachable states, the risk-neutral policy, and the range of returns, for `mdp`."""
         mdp = mdp.merged()
         policy, values = risk_neutral(mdp)
@@ -111,26 +111,26 @@ class Bracket:
 
 
 def refine_brackets(
-    prepared: PreparedMDP, levels: tuple[float, ...], limits: Limits, unit: float | None
+    problem: Problem, levels: tuple[float, ...], limits: Limits, unit: float | None
 ) -> tuple[list[Bracket], Found, str]:
     """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
     brackets = [Bracket(tau) for tau in levels]
-    spacing = unit if unit is not None else (prepared.width or 1.0) / FIRST_CELLS
+    spacing = unit if unit is not None else (problem.width or 1.0) / FIRST_CELLS
     found: Found | None = None
     note = ""
     while True:
         started = time.perf_counter()
-        jobs = _jobs(prepared, spacing, found)
+        jobs = _jobs(problem, spacing, found)
         for job in jobs:
             require_memory(job, limits.bytes)
-        found = _pass(prepared, jobs, brackets, found)
+        found = _pass(problem, jobs, brackets, found)
         took = time.perf_counter() - started
         excess = max(
-            (b.upper - b.lower) / max(limits.allowed(b.lower, b.upper, prepared.width), 1e-300) for b in brackets
+            (b.upper - b.lower) / max(limits.allowed(b.lower, b.upper, problem.width), 1e-300) for b in brackets
         )
         if unit is not None or excess <= 1.0:
             break
-        spacing, note = _refine(prepared, found, spacing, excess, took, limits)
+        spacing, note = _refine(problem, found, spacing, excess, took, limits)
         if note:
             break
     return brackets, found, note
@@ -151,42 +151,42 @@ COARSER = 4
 """Spacing of the policy's grid over that of the bound's: the policy's error is of second order."""
 
 
-def _jobs(prepared: PreparedMDP, spacing: float, found: Found | None) -> tuple[Job, Job]:
+def _jobs(problem: Problem, spacing: float, found: Found | None) -> tuple[Job, Job]:
     """The two inductions of a pass: rewards rounded up (bound), rewards rounded to the nearest (policy)."""
-    mdp = prepared.mdp
-    up, nearest = prepared.grid(spacing, "up"), prepared.grid(spacing * (COARSER if found else 1), "nearest")
-    stop = _stop(prepared, spacing)
+    mdp = problem.mdp
+    up, nearest = problem.grid(spacing, "up"), problem.grid(spacing * (COARSER if found else 1), "nearest")
+    stop = _stop(problem, spacing)
     offset = float(sum(up.origin[stop:], start=Fraction(0)))
-    terminal = np.ceil((prepared.high[stop] - offset) / spacing - ROUNDING_SLACK)
+    terminal = np.ceil((problem.high[stop] - offset) / spacing - ROUNDING_SLACK)
     most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
-    bound = bellman.layout(mdp, up, prepared.met[: stop + 1], terminal, narrow=True, most=most)
+    bound = bellman.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return Job(mdp, up, bound, keep_actions=False), Job(
-        mdp, nearest, bellman.layout(mdp, nearest, prepared.met), keep_actions=True
+        mdp, nearest, bellman.layout(mdp, nearest, problem.met), keep_actions=True
     )
 
 
-def _stop(prepared: PreparedMDP, spacing: float) -> int:
+def _stop(problem: Problem, spacing: float) -> int:
     """Where to stop rounding up step by step and grant the most that is left: the cheaper of the two errors."""
-    H = prepared.mdp.horizon
-    left = np.where(prepared.met, prepared.high - prepared.low, 0.0).max(axis=1)
+    H = problem.mdp.horizon
+    left = np.where(problem.met, problem.high - problem.low, 0.0).max(axis=1)
     return 1 + int(np.argmin((left + 0.5 * spacing * np.arange(H + 1))[1:]))
 
 
-def _pass(prepared: PreparedMDP, jobs: tuple[Job, Job], brackets: list[Bracket], found: Found | None) -> Found:
+def _pass(problem: Problem, jobs: tuple[Job, Job], brackets: list[Bracket], found: Found | None) -> Found:
     """Run both inductions and tighten every bracket."""
-    optimistic, _ = jobs[0].run(prepared.mean_policy.actions)
-    curve, policy = jobs[1].run(prepared.mean_policy.actions)
+    optimistic, _ = jobs[0].run(problem.mean_policy.actions)
+    curve, policy = jobs[1].run(problem.mean_policy.actions)
     limit = LISTED_LIMIT if found is None else found.listed_limit
     plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
     neutral, *laws = bellman.together(
-        [partial(return_law, play, prepared.mdp, jobs[1].grid, limit) for play in (prepared.mean_policy, *plays)]
+        [partial(return_law, play, problem.mdp, jobs[1].grid, limit) for play in (problem.mean_policy, *plays)]
     )
     slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit)
     most = -np.inf
     for bracket, play, evaluation in zip(brackets, plays, laws, strict=True):
         tau = bracket.tau
         objective = optimistic.objective(tau) + slack
-        bracket.upper = min(bracket.upper, float(objective.max()), prepared.mean)
+        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean)
         limit = limit if evaluation.exact else 0
         if neutral.cvar(tau) > evaluation.cvar(tau):
             # From the largest budget on, the tables hold the risk-neutral actions throughout.
@@ -201,12 +201,12 @@ def _pass(prepared: PreparedMDP, jobs: tuple[Job, Job], brackets: list[Bracket],
 
 
 def _refine(
-    prepared: PreparedMDP, found: Found, spacing: float, excess: float, took: float, limits: Limits
+    problem: Problem, found: Found, spacing: float, excess: float, took: float, limits: Limits
 ) -> tuple[float, str]:
     """The next spacing, or why there is none."""
     finer = spacing * min(0.5, max(0.8 / excess, 1 / 64))
     while True:
-        jobs = _jobs(prepared, finer, found)
+        jobs = _jobs(problem, finer, found)
         growth = spacing / finer
         if max(job.bytes for job in jobs) <= limits.bytes and took * growth <= limits.left():
             return finer, ""

@@ -18,7 +18,7 @@ from typing import overload
 import numpy as np
 
 from tailrank import bellman, checks
-from tailrank.bracket import Limits, PreparedMDP, refine_brackets
+from tailrank.bracket import Limits, Problem, refine_brackets
 from tailrank.checks import InputError, NotConverged
 from tailrank.criteria import replan
 from tailrank.evaluation import Evaluation, return_law
@@ -93,12 +93,12 @@ def solve(
         raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
-    prepared = PreparedMDP.of(mdp)
+    problem = Problem.of(mdp)
     fixed = None if unit is None else checks.positive(unit, "unit")
-    plans = _plan_cvar(prepared, levels, limits, fixed)
+    plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":
-        plans = replan(criterion, prepared.mdp, plans, sampling)
+        plans = replan(criterion, problem.mdp, plans, sampling)
     finished = time.perf_counter() - began
     plans = tuple(replace(p, seconds=finished) for p in plans)
     for line in unfinished:
@@ -106,18 +106,16 @@ def solve(
     return plans[0] if np.ndim(tau) == 0 else plans
 
 
-def _plan_cvar(
-    prepared: PreparedMDP, levels: tuple[float, ...], limits: Limits, unit: float | None
-) -> tuple[Plan, ...]:
-    lattice = prepared.lattice() if unit is None else None
+def _plan_cvar(problem: Problem, levels: tuple[float, ...], limits: Limits, unit: float | None) -> tuple[Plan, ...]:
+    lattice = problem.lattice() if unit is None else None
     if lattice is not None:
-        job = Job(prepared.mdp, lattice, bellman.layout(prepared.mdp, lattice, prepared.met), keep_actions=True)
-        if job.bytes <= limits.bytes and job.layout.products <= _affordable(prepared.mdp, limits):
-            return _exact_plans(prepared, levels, job)
-    brackets, found, note = refine_brackets(prepared, levels, limits, unit)
+        job = Job(problem.mdp, lattice, bellman.layout(problem.mdp, lattice, problem.met), keep_actions=True)
+        if job.bytes <= limits.bytes and job.layout.products <= _affordable(problem.mdp, limits):
+            return _exact_plans(problem, levels, job)
+    brackets, found, note = refine_brackets(problem, levels, limits, unit)
     notes = (note,) if note else ()
     return tuple(
-        _plan(prepared, b.tau, *b.best, found.neutral, found.curve, (b.lower, b.upper), "bracketed", notes)
+        _plan(problem, b.tau, *b.best, found.neutral, found.curve, (b.lower, b.upper), "bracketed", notes)
         for b in brackets
     )
 
@@ -127,21 +125,21 @@ def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
     return PRODUCTS_A_SECOND * (limits.seconds if mdp.discount == 1.0 else 0.1)
 
 
-def _exact_plans(prepared: PreparedMDP, levels: tuple[float, ...], job: Job) -> tuple[Plan, ...]:
-    curve, policy = job.run(prepared.mean_policy.actions)
+def _exact_plans(problem: Problem, levels: tuple[float, ...], job: Job) -> tuple[Plan, ...]:
+    curve, policy = job.run(problem.mean_policy.actions)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
     laws = bellman.together(
-        [partial(return_law, play, prepared.mdp, job.grid) for play in (prepared.mean_policy, *plays)]
+        [partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)]
     )
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
         value = evaluation.cvar(tau)
-        plans.append(_plan(prepared, tau, play, evaluation, laws[0], curve, (value, value), "exact", ()))
+        plans.append(_plan(problem, tau, play, evaluation, laws[0], curve, (value, value), "exact", ()))
     return tuple(plans)
 
 
 def _plan(
-    prepared: PreparedMDP, tau: float, policy: Policy, evaluation: Evaluation, neutral: Evaluation, curve: Curve,
+    problem: Problem, tau: float, policy: Policy, evaluation: Evaluation, neutral: Evaluation, curve: Curve,
     bounds: tuple[float, float], status: Status, notes: tuple[str, ...],
 ) -> Plan:  # fmt: skip
     return Plan(
@@ -154,7 +152,7 @@ def _plan(
         upper=bounds[1],
         var=evaluation.var(tau),
         mean=evaluation.mean,
-        risk_neutral=Reference(prepared.mean_policy, prepared.mean, neutral.cvar(tau)),
+        risk_neutral=Reference(problem.mean_policy, problem.mean, neutral.cvar(tau)),
         evaluation=evaluation,
         curve=curve,
         status=status,

@@ -1,4 +1,4 @@
-"""What `tailrank train` prints after a run, and `tailrank theory`."""
+"""What `tailrank train` prints after a run."""
 
 from __future__ import annotations
 
@@ -37,10 +37,3 @@ def _cvar(result: Mapping[str, Any]) -> str:
     n, method = result["evaluation_episodes"], result["method"]
     between = f"{result['cvar_low']:.6g} to {result['cvar_high']:.6g}"
     return f"{text}; {between} with confidence 0.95 ({method}, {n} fresh episodes); mean {result['mean']:.6g}"
-
-
-def figures_of_theory(rows: list[tuple[str, float, str]]) -> None:
-    """Print the figures of the theorems."""
-    out = console()
-    for name, value, formula in rows:
-        line(out, f"{name:<18}{value:>12.4g}  {formula}")

@@ -223,6 +223,5 @@ def theory(as_json: bool, **figures: Any) -> None:
         table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]
         click.echo(json.dumps(figures | {"table": table}, allow_nan=False))
         return
-    from tailrank.cli.run_summary import figures_of_theory
-
-    figures_of_theory(rows)
+    for name, figure, formula in rows:
+        click.echo(f"{name:<18}{figure:>12.4g}  {formula}")
