@@ -11,13 +11,30 @@ help:  ## this list
 
 setup: $(READY)  ## make .venv, install everything, compile the kernels
 
-$(READY): pyproject.toml
+# What is installed, and what builds it, has the versions and hashes of requirements/*.txt; gym has no wheel.
+INSTALL := -m pip install -q -q --require-hashes --no-build-isolation --only-binary :all: --no-binary gym,pymdptoolbox -r
+ITSELF := -m pip install -q -q --no-deps --no-build-isolation -e .
+
+$(READY): pyproject.toml requirements/build.txt requirements/dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q -q --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -q -q -e '.[plot,envs,neural,cluster]' --group dev --group docs
+	@$(BIN)/python $(INSTALL) requirements/build.txt
+	@$(BIN)/python $(INSTALL) requirements/dev.txt
+	@$(BIN)/python $(ITSELF)
 	@$(BIN)/python scripts/warm.py
 	@touch $(READY)
 	@echo "ready: try make demo"
+
+.tools-venv/.ready: requirements/tools.txt
+	@test -x .tools-venv/bin/python || $(PYTHON) -m venv .tools-venv
+	@.tools-venv/bin/python $(INSTALL) requirements/tools.txt
+	@touch $@
+
+.lowest-venv/.ready: pyproject.toml requirements/build.txt requirements/lowest.txt
+	@test -x .lowest-venv/bin/python || $(PYTHON) -m venv .lowest-venv
+	@.lowest-venv/bin/python $(INSTALL) requirements/build.txt
+	@.lowest-venv/bin/python $(INSTALL) requirements/lowest.txt
+	@.lowest-venv/bin/python $(ITSELF)
+	@touch $@
 
 demo: $(READY)  ## learn the risky lock, solve risky problems, draw demo/*.png
 	@$(BIN)/python examples/demo.py

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = {
-    "foundations": "checks atomic streams statistics bands bootstrap bounds risk grid",
+    "foundations": "checks atomic machine_code jit streams statistics bands bootstrap bounds risk grid",
     "models": "data mdp policy lowrank rewards protocols problem replay latents decoder",
     "environments": "envs reward_grid",
-    "planning": "kernels bellman rollout evaluation planners plan bracket criteria solver estimate predict",
+    "planning": "row_kernels kernels bellman rollout evaluation planners plan bracket criteria solver estimate predict",
     "learning": "schedules bonus ascent oracles observation_policy feature_policies learners rivals_rich training",
     "running": "storage_observed storage experiments",
     "showing": "report comparison plots",

@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -36,7 +37,11 @@ SERIAL_WORK = 200_000
 """Products below which a step is not worth dividing over threads."""
 
 
-LARGEST_PAD = 16
+CACHED = 2**19
+"""Entries of tables that may stay in a cache."""
+
+LARGEST_PAD = 64
+"""Entries that a table is padded with at most, on either side."""
 
 KEPT_UNITS = 5_000_000
 """Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
@@ -44,7 +49,11 @@ KEPT_UNITS = 5_000_000
 
 @dataclass(frozen=True)
 class Tables:
-    """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s]."""
+    """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s].
+
+    In memory each is padded with `pad` entries of its constant and of its linear tail, so that the outcomes of a pair,
+    shifted by their different rewards, can be added without looking at their ends.
+    """
 
     first: np.ndarray
     offset: np.ndarray
@@ -52,7 +61,7 @@ class Tables:
 
     @property
     def stored(self) -> int:
-        """Values in memory: every state's table with `pad` more on either side (see `_tables`)."""
+        """Values in memory: every state's table with `pad` more on either side."""
         return self.size + 2 * self.pad * self.first.size
 
     @property
@@ -171,14 +180,19 @@ def layout(
     low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
     step_units = units_of_steps(mdp, grid)
     caps = None if most is None else _caps(mdp, step_units, steps, most)
-    tables = [_tables(low, high, met[-1])]
+    tables, spans = [_tables(low, high, met[-1])], []
     products = 0
     for h in reversed(range(steps)):
-        low, high = range_from(mdp, h, step_units(h), low, high, cautious=narrow)
+        units = step_units(h)
+        low, high = range_from(mdp, h, units, low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(_tables(low, top, met[h]))
+        spans.append(int(units.max(initial=0) - units.min(initial=0)))
         products += int(mdp.rows_of_states(h) @ np.diff(tables[-1].offset))
-    return Layout(tuple(reversed(tables)), products)
+    # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
+    most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
+    padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]
+    return Layout((*reversed(padded), tables[0]), products)
 
 
 def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
@@ -210,24 +224,27 @@ def induct(
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
     """
     from tailrank import kernels
+    from tailrank.row_kernels import BLOCK
 
     tables = plan.tables
     step_units = units_of_steps(mdp, grid)
-    values = np.zeros(tables[-1].stored)
-    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0)) for parity in (0, 1)]
+    values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
+    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
+    places = np.empty((mdp.n_states, 3), np.int64)
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
     for h in reversed(range(len(tables) - 1)):
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
-        result = buffers[h % 2][: here.stored]
+        kernels.padded_places(after.first, after.offset, after.pad, places)
+        result = buffers[h % 2]
         actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
         tie = 1e-13 * float(np.diff(here.offset).max(initial=1))
         arguments = (
             mdp.n_actions, ptr, next_state, prob, step_units(h), no_bonus if bonus is None else bonus[h].ravel(),
-            here.first, here.offset, here.pad, after.first, after.offset, after.pad, values, result, actions,
-            no_action if at_ends is None else at_ends[h], tie,
+            here.first, here.offset, here.pad, places, values, result, actions,
+            no_action if at_ends is None else at_ends[h], tie, after.stored > CACHED,
         )  # fmt: skip
         work = mdp.rows_of_states(h) * np.diff(here.offset)
         over_states(kernels.backup, arguments, work)
@@ -268,6 +285,20 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     return list(_pool(workers).map(lambda task: task(), tasks))
 
 
+def on_one_blas_thread() -> AbstractContextManager[Any]:
+    """While this holds, matrix products use one thread each: the caller divides the work, and the bits do not
+    depend on the number of cores."""
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401 - it must be loaded to be found: kernels use its BLAS
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def threads() -> int:
     """Cores to use: TAILRANK_THREADS, or those this process may run on."""
     setting = os.environ.get("TAILRANK_THREADS", "")
@@ -280,14 +311,9 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _tables(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
-    """Tables of the budgets low..high [S] for the states that can be met.
-
-    Each is padded with a few entries of its constant and its linear tail, so that the outcomes of a pair,
-    shifted by their different rewards, can be added without looking at their ends.
-    """
+    """Tables of the budgets low..high [S] for the states that can be met."""
     count = np.where(met, high - low + 1, 0)
-    offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    return Tables(low, offset, pad=min(LARGEST_PAD, int(offset[-1]) // (8 * max(1, count.size))))
+    return Tables(low, np.concatenate([[0], np.cumsum(count)]).astype(np.int64))
 
 
 def range_from(

@@ -9,17 +9,12 @@ of one that is out of reach. All kernels release the interpreter lock and work o
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-BLOCK = 512
-"""Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
+from tailrank.jit import compiled, inlined, prefetch
+from tailrank.row_kernels import BLOCK, add_rows, lowest, sum_rows
 
-TIE = 1e-12
-"""Latent values that differ by less are tied; the lowest action wins."""
-
-FAST = {"contract", "nsz", "arcp"}
-compiled = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST)
-inlined = njit(cache=True, nogil=True, boundscheck=False, fastmath=FAST, inline="always")
+LISTED = 1024
+"""Outcomes of a pair that are added at a time."""
 
 
 @inlined
@@ -40,68 +35,76 @@ def _add_far(q, n, weight, table, begin, size, shift):
         q[i] += weight * (top + (shift + i - size + 1))
 
 
-@inlined
-def _expected(q, n, begin, end, origin, next_state, prob, units, bottom, top, place, v, at, weight):
-    """q[i] += sum over outcomes of p V'(s', origin + i - x), i < n.
+@compiled
+def padded_places(first, offset, pad, places):
+    """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
+    bottom <= c < top, at values[place + c]."""
+    for s in range(first.size):
+        bottom = first[s] - pad
+        places[s, 0] = bottom
+        places[s, 1] = bottom + offset[s + 1] - offset[s] + 2 * pad
+        places[s, 2] = offset[s] + 2 * pad * s - bottom
 
-    Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch)
-    and added four at a time. Unsigned indices need no wrap-around test, so the loop is vectorised.
+
+@inlined
+def _expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight):
+    """x[to + i] = sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
+
+    Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch) and
+    summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
     """
-    k = begin
-    while k < end:
-        m = 0
-        while k < end and m < BLOCK:
-            s, d = next_state[k], origin - units[k]
-            if d >= bottom[s] and d + n <= top[s]:
-                at[m] = place[s] + d
+    fresh, far = True, False
+    for part in range(begin, end, LISTED):
+        m = np.uintp(0)
+        for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
+            s, d = np.uintp(next_state[k]), origin - units[k]
+            if d >= places[s, 0] and d + n <= places[s, 1]:
+                at[m] = places[s, 2] + d
                 weight[m] = prob[k]
-                m += 1
+                m += np.uintp(1)
             else:
-                _add_far(q, n, prob[k], v, place[s] + bottom[s], top[s] - bottom[s], d - bottom[s])
-            k += 1
-        r = 0
-        while r + 8 <= m:
-            p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-            p4, p5, p6, p7 = weight[r + 4], weight[r + 5], weight[r + 6], weight[r + 7]
-            u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
-            u4, u5, u6, u7 = np.uintp(at[r + 4]), np.uintp(at[r + 5]), np.uintp(at[r + 6]), np.uintp(at[r + 7])
-            for i in range(np.uintp(n)):
-                q[i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
-                    (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
-                )
-            r += 8
-        while r + 4 <= m:
-            p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-            u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
-            for i in range(np.uintp(n)):
-                q[i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
-            r += 4
-        while r < m:
-            p0, u0 = weight[r], np.uintp(at[r])
-            for i in range(np.uintp(n)):
-                q[i] += p0 * v[u0 + i]
-            r += 1
+                far = True
+        if fresh and m == 0:
+            for i in range(np.uintp(many)):
+                x[np.uintp(to) + i] = 0.0
+        elif fresh:
+            sum_rows(x, many, at, weight, int(m), v, np.uintp(to))
+        else:
+            add_rows(x[to : to + many], many, at, weight, int(m), v)
+        fresh = False
+    if far:
+        for k in range(np.uintp(begin), np.uintp(end)):
+            s, d = np.uintp(next_state[k]), origin - units[k]
+            bottom, top, place = places[s, 0], places[s, 1], places[s, 2]
+            if d < bottom or d + n > top:
+                _add_far(x[to : to + n], n, prob[k], v, place + bottom, top - bottom, d - bottom)
+
+
+@inlined
+def _prefetch_state(s, n_actions, ptr, next_state, units, first, block, places, v, n):
+    """Ask for all that the backup of state s will read of the tables after it, n entries an outcome."""
+    for k in range(np.uintp(ptr[s * n_actions]), np.uintp(ptr[(s + 1) * n_actions])):
+        t = np.uintp(next_state[k])
+        at = np.uintp(places[t, 2] + min(max(first[s] + block - units[k], places[t, 0]), places[t, 1]))
+        for i in range(np.uintp(0), np.uintp(n), np.uintp(8)):
+            prefetch(v, at + i)
 
 
 @compiled
 def backup(
     begin, end, n_actions, ptr, next_state, prob, units, bonus,
-    first, offset, pad, first_next, offset_next, pad_next, values_next, values, actions, at_ends, tie,
+    first, offset, pad, places, values_next, values, actions, at_ends, tie, ahead,
 ):  # fmt: skip
     """One step of the induction: values = min_a { -bonus + E V' }, actions = its lowest minimiser.
 
-    ptr [S A + 1], next_state/prob/units [n]: the rows. bonus [S A]. `actions` may be empty (not stored).
-    `at_ends` [S], unless negative, is the action stored at a table's two ends: at the first entry every
-    action is as good, at the last only the mean counts, so both are for the risk-neutral action.
+    ptr [S A + 1], next_state/prob/units [n]: the rows. bonus [S A]. places [S, 3]: see `padded_places`.
+    `actions` may be empty (not stored). `at_ends` [S], unless negative, is the action stored at a table's two ends:
+    at the first entry every action is as good, at the last only the mean counts, so both are for the risk-neutral
+    action. ahead: whether to ask for the tables of the next state early, which pays where they fit in no cache.
     """
-    q, best, chosen = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    at_row, weight = np.empty(BLOCK, np.int64), np.empty(BLOCK)
-    # The (padded) next table of s holds the budgets bottom[s] <= c < top[s], at values_next[place[s] + c].
-    bottom, top, place = np.empty_like(first_next), np.empty_like(first_next), np.empty_like(first_next)
-    for s in range(first_next.size):
-        bottom[s] = first_next[s] - pad_next
-        top[s] = bottom[s] + offset_next[s + 1] - offset_next[s] + 2 * pad_next
-        place[s] = offset_next[s] + 2 * pad_next * s - bottom[s]
+    x, best, chosen = np.empty(n_actions * BLOCK), np.empty(2 * BLOCK), np.empty(2 * BLOCK)
+    at, weight = np.empty(LISTED, np.int64), np.empty(LISTED)
+    row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
     store = actions.size > 0
     widest = 0
     for s in range(begin, end):
@@ -111,47 +114,39 @@ def backup(
             n = min(BLOCK, offset[s + 1] - offset[s] - block)
             if n <= 0:
                 continue
-            fresh = True
+            if ahead and s + 1 < end:
+                _prefetch_state(s + 1, n_actions, ptr, next_state, units, first, block, places, values_next, n)
+            many = (n + 7) // 8 * 8  # whole vectors: what is read and found beyond n is not used
+            m = 0
             for a in range(n_actions):
                 pair = s * n_actions + a
                 if ptr[pair] == ptr[pair + 1]:
                     continue
-                for i in range(n):
-                    q[i] = -bonus[pair]
+                row[m], paid[m], name[m] = m * BLOCK, bonus[pair], a
                 _expected(
-                    q, n, ptr[pair], ptr[pair + 1], first[s] + block, next_state, prob, units,
-                    bottom, top, place, values_next, at_row, weight,
+                    x, m * BLOCK, n, many, ptr[pair], ptr[pair + 1], first[s] + block, next_state, prob, units,
+                    places, values_next, at, weight,
                 )  # fmt: skip
-                if fresh:
-                    for i in range(n):
-                        best[i] = q[i]
-                        chosen[i] = a
-                    fresh = False
-                elif store:
-                    for i in range(n):
-                        chosen[i] = a if q[i] < best[i] - tie else chosen[i]
-                        best[i] = min(q[i], best[i])
-                else:
-                    for i in range(n):
-                        best[i] = min(q[i], best[i])
-            at = offset[s] + block
-            write = at + (2 * s + 1) * pad
-            for i in range(n):
-                values[write + i] = best[i]
+                m += 1
+            here = lowest(x, row, paid, name, m, many, tie, best, chosen)
+            write = np.uintp(offset[s] + block + (2 * s + 1) * pad)
+            for i in range(np.uintp(n)):
+                values[write + i] = best[here + i]
             if block == 0:
-                for i in range(pad):
-                    values[write - pad + i] = best[0]
+                for i in range(np.uintp(pad)):
+                    values[write - np.uintp(pad) + i] = best[here]
             if offset[s] + block + n == offset[s + 1]:
                 for i in range(pad):
-                    values[write + n + i] = best[n - 1] + (i + 1)
+                    values[write + np.uintp(n + i)] = best[here + np.uintp(n - 1)] + (i + 1)
             if store:
-                for i in range(n):
-                    actions[at + i] = int(chosen[i])
+                write = np.uintp(offset[s] + block)
+                for i in range(np.uintp(n)):
+                    actions[write + i] = int(chosen[here + i])
                 if at_ends[s] >= 0:
                     if block == 0:
-                        actions[at] = at_ends[s]
-                    if at + n == offset[s + 1]:
-                        actions[at + n - 1] = at_ends[s]
+                        actions[offset[s]] = at_ends[s]
+                    if offset[s] + block + n == offset[s + 1]:
+                        actions[offset[s + 1] - 1] = at_ends[s]
 
 
 @compiled
@@ -235,70 +230,3 @@ def push_forward(
                         d_out[c] += p * (d[c] + e * m[c])
                         v_out[c] += p * (v[c] + e * (2.0 * d[c] + e * m[c]))
             i = j
-
-
-@compiled
-def latent_backup(phi, table, law_of, laws, bonus, values, actions):
-    """One step of the latent induction (see `planners.latent`), for all groups.
-
-    phi [G, A, d], table [d, C] = E_{psi_j} V'(., c), law_of [G, A] into laws [L, n], bonus [G, A] in units;
-    writes values [G, C] and actions [G, C], the lowest minimiser.
-    """
-    n_groups, n_actions, rank = phi.shape
-    n_budgets, n_units = table.shape[1], laws.shape[1]
-    mean, q = np.empty(n_budgets), np.empty(n_budgets)
-    for g in range(n_groups):
-        for a in range(n_actions):
-            for c in range(n_budgets):
-                mean[c] = phi[g, a, 0] * table[0, c]
-            for j in range(1, rank):
-                weight = phi[g, a, j]
-                if weight != 0.0:
-                    for c in range(n_budgets):
-                        mean[c] += weight * table[j, c]
-            law = law_of[g, a]
-            for c in range(n_budgets):
-                q[c] = -bonus[g, a]
-            for x in range(n_units):
-                p = laws[law, x]
-                if p != 0.0:
-                    for c in range(min(x, n_budgets)):
-                        q[c] += p * mean[0]
-                    for c in range(x, n_budgets):
-                        q[c] += p * mean[c - x]
-            if a == 0:
-                for c in range(n_budgets):
-                    values[g, c] = q[c]
-                    actions[g, c] = 0
-            else:
-                for c in range(n_budgets):
-                    if q[c] < values[g, c] - TIE:
-                        actions[g, c] = a
-                    values[g, c] = min(values[g, c], q[c])
-
-
-@compiled
-def push_plan(mass, actions, budget, law_of, laws, phi, latent):
-    """Push the law of (group, units earned) through one step of a plan, as far as the latents.
-
-    mass [G, E], actions [G, C], law_of [G, A] into laws [L, n], phi [G, A, d]; adds to latent [d, E].
-    """
-    n_groups, n_earned = mass.shape
-    n_actions, rank = phi.shape[1], phi.shape[2]
-    n_units, last = laws.shape[1], actions.shape[1] - 1
-    moved = np.empty((n_actions, n_earned))
-    for g in range(n_groups):
-        moved[:] = 0.0
-        for e in range(n_earned):
-            m = mass[g, e]
-            if m != 0.0:
-                a = actions[g, min(max(budget - e, 0), last)]
-                law = law_of[g, a]
-                for x in range(min(n_units, n_earned - e)):
-                    moved[a, e + x] += m * laws[law, x]
-        for a in range(n_actions):
-            for j in range(rank):
-                weight = phi[g, a, j]
-                if weight != 0.0:
-                    for e in range(n_earned):
-                        latent[j, e] += weight * moved[a, e]

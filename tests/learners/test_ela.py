@@ -117,8 +117,9 @@ def test_printed_collection_is_algorithm_1(H, kind):
                 visits[h][g, a] += in_d
                 if plan is not None:
                     if h < t - 1:
-                        assert a == plan.actions[h][g, budget]
-                        moved += a != plan.actions[h][g, plan.budget]
+                        act = [int(plan.act(h, np.array([g]), np.array([c]))[0]) for c in (budget, plan.budget)]
+                        assert a == act[0]
+                        moved += a != act[1]
                     budget = max(budget - math.ceil(r / float(env.rewards.grid.unit) - 1e-9), 0)
         for h in range(H - 1):
             np.testing.assert_array_equal(state.seen.visits[h], visits[h])
@@ -258,7 +259,8 @@ def test_latent_planner_with_bonus_is_the_plain_program(seed):
         np.testing.assert_allclose(plan.curve, V[0][0], atol=1e-9)
         assert plan.objective == pytest.approx(np.max(np.arange(C) - V[0][0] / tau), abs=1e-8)
         for h in range(H):
-            chosen = np.take_along_axis(Q[h], plan.actions[h][:, :, None].astype(int), axis=2)[:, :, 0]
+            acts = np.stack([plan.act(h, np.arange(4), np.full(4, c)) for c in range(C)], axis=1)
+            chosen = np.take_along_axis(Q[h], acts[:, :, None], axis=2)[:, :, 0]
             np.testing.assert_allclose(chosen, V[h], atol=1e-9)
 
 
@@ -326,7 +328,7 @@ def test_at_tau_1_plans_are_those_of_rep_ucb(name):
         for h in range(env.horizon):
             after = set()
             for g, c in live:
-                a = int(state.plan.actions[h][g, c])
+                a = int(state.plan.act(h, np.array([g]), np.array([c]))[0])
                 assert U[h][g, a] == pytest.approx(W[h][g], abs=1e-7)
                 if h < env.horizon - 1:
                     left = {max(c - int(x), 0) for x in np.flatnonzero(laws[h][g, a])}

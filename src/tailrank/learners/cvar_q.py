@@ -29,7 +29,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.bellman import action_type
-from tailrank.kernels import compiled
+from tailrank.jit import compiled
 from tailrank.learners.protocol import Info, promised
 from tailrank.planners.chow import default_levels
 from tailrank.planners.latent import LatentPlan

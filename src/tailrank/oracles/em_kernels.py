@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import njit
 
-FAST = {"contract", "nsz", "arcp", "reassoc"}
-compiled = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", fastmath=FAST)
+from tailrank import jit
+
+compiled = jit.compiled(error_model="numpy", fastmath=jit.FAST | {"reassoc"})
 LARGEST_COMPILED = 32
 """Up to this rank each rank has its own machine code (a third faster); above, one loop serves all."""
 SMALL = 1e-150

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tailrank.jit import compiled
 
 PASSES = 30
 TINY = 1e-9
 
 
-@njit(cache=True, nogil=True)
+@compiled(fastmath=False)
 def em(points, centres, weights, passes):
     """EM of sum_j w_j N(mu_j, I) on points [n, k]; updates centres [J, k] and weights [J], returns log likelihood."""
     n, k = points.shape
@@ -50,7 +51,7 @@ def em(points, centres, weights, passes):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(fastmath=False)
 def nearest(points, centres):
     """Squared distance of each point [n] to the nearest centre."""
     n, k = points.shape
@@ -67,7 +68,7 @@ def nearest(points, centres):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled(fastmath=False)
 def grow(points, most, penalty, separation, draws, seeds):
     """Centres and weights of a mixture that starts with one component and adds others while they pay.
 

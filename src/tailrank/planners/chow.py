@@ -18,7 +18,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.kernels import compiled
+from tailrank.jit import compiled
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import LevelPolicy
 

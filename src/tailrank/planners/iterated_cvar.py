@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank import checks
-from tailrank.kernels import compiled
+from tailrank.jit import compiled
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import MarkovPolicy
 from tailrank.risk import cvar

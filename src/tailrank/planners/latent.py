@@ -6,24 +6,34 @@
 
 One backward pass gives min over policies for every starting budget, so the best budget for any tau is
 found by looking at all of them (Algorithm 1, lines 15-16). On finite groups the expectation is exact.
+
+With at most `top` units a step, V_h has slope one in c from (H - h) top on, and one action is best there: tables of
+step h hold the budgets up to there and no more, which is half of the work.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from tailrank.bellman import action_type
+from tailrank.bellman import action_type, on_one_blas_thread, together
 from tailrank.lowrank import LowRankModel
 from tailrank.policy import BudgetPolicy
 from tailrank.rewards import RewardLaw
 from tailrank.risk import ReturnLaw
 
+TIE = 1e-12
+"""Values (in units) that differ by less are tied; the lowest action wins."""
+
 
 @dataclass(frozen=True)
 class LatentPlan:
-    """A policy on groups: actions [H] of [G, C]; `budget` and `objective` in units, curve V_0(start, c) [C]."""
+    """A policy on groups: actions [H] of [G, C_h], the last column for all budgets above it.
+
+    `budget` and `objective` are in units, curve is V_0(start, c) [C].
+    """
 
     actions: tuple[np.ndarray, ...]
     budget: int
@@ -61,14 +71,24 @@ class LatentPlan:
 
     def policy(self, rewards: RewardLaw) -> BudgetPolicy:
         """The same as a `BudgetPolicy` whose states are groups, for exact evaluation and for files."""
-        H, C = len(self.actions), self.curve.size
-        G = max(a.shape[0] for a in self.actions)
-        tables = np.zeros((H, G, C), dtype=self.actions[0].dtype)
+        H, G = len(self.actions), max(a.shape[0] for a in self.actions)
+        begin, elsewhere = np.zeros((H, G + 1), dtype=np.int64), np.zeros((H, G), dtype=np.int64)
+        done = 0
         for h, table in enumerate(self.actions):
-            tables[h, : table.shape[0]] = table
-        begin = np.arange(H)[:, None] * G * C + np.arange(G + 1) * C
-        first = np.zeros((H, G), dtype=np.int64)
-        return BudgetPolicy(rewards.grid, self.budget, first, begin, tables.ravel(), tables[:, :, 0].astype(np.int64))
+            n, width = table.shape
+            begin[h] = done + np.minimum(np.arange(G + 1), n) * width
+            elsewhere[h, :n] = table[:, 0]
+            done += table.size
+        actions = np.concatenate([table.ravel() for table in self.actions])
+        return BudgetPolicy(rewards.grid, self.budget, np.zeros_like(elsewhere), begin, actions, elsewhere)
+
+
+PART_PRODUCTS, MOST_PARTS = 5_000_000, 16
+"""A step is cut into parts of at least so many products, which threads share. Parts depend on the sizes alone, so the
+bits of their sum do not depend on the number of threads."""
+
+ROWS_A_LAW = 16
+"""Pairs a reward law must have on average for its own table to be worth making."""
 
 
 def plan_latent(
@@ -83,31 +103,56 @@ def plan_latent(
 
     law_of [H] of [G, A]: the reward law of every pair. start: the group of the first state.
     """
-    from tailrank import kernels
-
-    H, C, kind = model.horizon, rewards.n_budgets, action_type(law_of[0].shape[1])
-    budgets = np.arange(C, dtype=np.float64)
-    table, after = budgets[None, :], None
+    H, kind = model.horizon, action_type(law_of[0].shape[1])
+    table = np.zeros((1, 1))  # V_H(g, c) = c
     actions: list[np.ndarray] = []
     for h in reversed(range(H)):
         shape = law_of[h].shape
-        if after is None:
-            phi = np.ones((*shape, 1))
-        else:
-            phi, table = model.steps[h].phi, model.steps[h].psi @ after
-        values, chosen = np.empty((shape[0], C)), np.empty((shape[0], C), dtype=kind)
-        kernels.latent_backup(phi, table, law_of[h], rewards.laws, bonus[h] * rewards.top, values, chosen)
+        phi = np.ones((*shape, 1)) if h == H - 1 else model.steps[h].phi
+        psi = model.steps[h - 1].psi if h else np.eye(1, shape[0], start)
+        chosen = np.empty((shape[0], (H - h) * rewards.top + 1), dtype=kind)
+        table = backup(phi, table, law_of[h], rewards.laws, bonus[h] * rewards.top, psi, chosen)
         actions.append(chosen)
-        after = values
-    curve = after[start]  # type: ignore[index]
-    return LatentPlan(tuple(reversed(actions)), 0, 0.0, curve).at(tau)
+    return LatentPlan(tuple(reversed(actions)), 0, 0.0, table[0]).at(tau)
+
+
+def backup(
+    phi: np.ndarray, table: np.ndarray, law_of: np.ndarray, laws: np.ndarray, bonus: np.ndarray, psi: np.ndarray,
+    actions: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """One step: psi V [d', W] for psi [d', G] and V [G, W]; the lowest minimisers go to `actions` [G, W].
+
+    phi [G, A, d], table [d, W'] of the step after (slope one above), law_of [G, A] into laws [L, n], bonus [G, A] in
+    units. Few laws are applied to the table, many to what every pair expects.
+    """
+    from tailrank.planners import latent_kernels as kernels
+
+    (G, A, d), L, width = phi.shape, len(laws), actions.shape[1]
+    tables, table_of, no_law = table[None], np.zeros_like(law_of), np.ones((1, 1))
+    if max(d, ROWS_A_LAW) * L <= min(G * A, kernels.CELLS // width):
+        tables, table_of = np.empty((L, d, width)), law_of
+        kernels.after_rewards(table, laws, tables)
+        laws, law_of = no_law, np.zeros_like(law_of)
+    n_parts = max(1, min(G, MOST_PARTS, G * A * d * width // PART_PRODUCTS))
+    cuts = [G * i // n_parts for i in range(n_parts + 1)]
+    sums = np.zeros((n_parts, psi.shape[0], width))
+    arguments = (
+        np.ascontiguousarray(phi), tables, table_of, laws, law_of, bonus, np.ascontiguousarray(psi), TIE, actions,
+    )  # fmt: skip
+    tasks = [partial(kernels.latent_backup, *cuts[i : i + 2], *arguments, sums[i]) for i in range(n_parts)]
+    if n_parts == 1:
+        tasks[0]()
+    else:
+        with on_one_blas_thread():
+            together(tasks)
+    return np.asarray(sums.sum(axis=0))
 
 
 def law_of_plan(
     model: LowRankModel, rewards: RewardLaw, law_of: tuple[np.ndarray, ...], plan: LatentPlan, start: int
 ) -> ReturnLaw:
     """The exact law of what a plan earns (on the grid of rewards) where the model is the truth."""
-    from tailrank import kernels
+    from tailrank.planners import latent_kernels as kernels
 
     H, E = model.horizon, rewards.n_budgets
     mass = np.zeros((model.groups(0), E))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank.kernels import compiled
+from tailrank.jit import compiled
 
 
 @compiled

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tailrank.jit import compiled
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usual, zero_left, tables, values, result):
     """One step of the induction: values [K, A, C] of the actions, and result [K + 1, C] of the latents.
 
@@ -79,7 +80,7 @@ def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usu
         result[K, c] = max(c - zero_left, 0)
 
 
-@njit(cache=True, nogil=True, fastmath=True, inline="always")
+@compiled(fastmath=True, inline="always")
 def _add(row, table, u, p, fresh):
     """row [C] += p table(max(c - u, 0)), with the table's linear tail; or = if fresh."""
     C, last = row.size, table.size - 1
@@ -94,7 +95,7 @@ def _add(row, table, u, p, fresh):
         row[c] += p * (table[last] + (c - u - last))
 
 
-@njit(cache=True, nogil=True, fastmath=True, inline="always")
+@compiled(fastmath=True, inline="always")
 def _add_square(row, table, u, p):
     """row [C] += p table(max(c - u, 0))^2, as `_add`."""
     C, last = row.size, table.size - 1
@@ -107,7 +108,7 @@ def _add_square(row, table, u, p):
         row[c] += p * (table[last] + (c - u - last)) ** 2
 
 
-@njit(cache=True, nogil=True)
+@compiled(fastmath=False)
 def choose(values, mix, budgets, result):
     """Actions result [n]: argmin over a of sum_z mix[i, z] values[z, a, budgets[i]], the first among equals."""
     n, K = mix.shape

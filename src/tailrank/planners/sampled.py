@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
+from tailrank.planners.latent import backup
 from tailrank.planners.lsvi_model import FeatureModel, view
 
 
 @dataclass(frozen=True)
 class SampledPlan:
-    """tables [H] of [d, C]; `budget` and `objective` in units; curve V_0(start, c) [C]."""
+    """tables [H] of [d, C_h], of slope one above; `budget` and `objective` in units; curve V_0(start, c) [C]."""
 
     model: FeatureModel
     tables: tuple[np.ndarray, ...]
@@ -33,37 +34,30 @@ class SampledPlan:
         mean = seen.phi @ self.tables[h]
         n_units = seen.law.shape[2]
         left = np.maximum(np.asarray(budgets)[:, None] - np.arange(n_units), 0)
-        left = np.minimum(left, mean.shape[2] - 1)
-        after = np.take_along_axis(mean, left[:, None, :], axis=2)
+        above = np.maximum(left - (mean.shape[2] - 1), 0)
+        after = np.take_along_axis(mean, (left - above)[:, None, :], axis=2) + above[:, None, :]
         return np.asarray(((seen.law * after).sum(axis=2) - seen.bonus).argmin(axis=1))
 
 
 def plan_sampled(model: FeatureModel, tau: float, *, samples: int, rng: np.random.Generator) -> SampledPlan:
     """The plan from `samples` states of every psi_j (and the exact reward laws)."""
-    from tailrank import kernels
-
     N, tau = checks.whole(samples, "samples"), checks.tail_level(tau)
     H = model.horizon
     states = [model.start()]
     for h in range(H - 1):
         states.append(model.sample_latent(h, np.repeat(np.arange(model.rank(h)), N), rng))
     tables: list[np.ndarray] = []
-    values = np.empty((0, 0))
+    table = np.zeros((1, 1))
     for h in reversed(range(H)):
         seen = view(model, h, states[h])
         n, A, n_units = seen.law.shape
-        C = H * (n_units - 1) + 1
-        table = np.arange(C, dtype=np.float64)[None] if h == H - 1 else values.reshape(-1, N, C).mean(axis=1)
         law_of = np.arange(n * A).reshape(n, A)
-        values = np.empty((n, C))
-        laws = np.ascontiguousarray(seen.law.reshape(n * A, n_units))
-        kernels.latent_backup(
-            np.ascontiguousarray(seen.phi), table, law_of, laws, np.ascontiguousarray(seen.bonus), values,
-            np.empty((n, C), dtype=np.uint32),
-        )  # fmt: skip
+        # Every psi_j of the step before is followed by its own N samples; the first step has one start.
+        mean = np.repeat(np.eye(model.rank(h - 1)) / N, N, axis=1) if h else np.full((1, n), 1 / n)
+        chosen = np.empty((n, (H - h) * (n_units - 1) + 1), dtype=np.uint32)
         tables.append(table)
-    budgets = np.arange(values.shape[1], dtype=np.float64)
-    curve = values.mean(axis=0)
-    objective = budgets - curve / tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * budgets.size))
+        table = backup(seen.phi, table, law_of, seen.law.reshape(n * A, n_units), seen.bonus, mean, chosen)
+    curve = table[0]
+    objective = np.arange(curve.size) - curve / tau
+    best = int(np.argmax(objective >= objective.max() - 1e-11 * curve.size))
     return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), curve)
