@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = {
-    "foundations": "checks atomic machine_code jit streams statistics bands bootstrap bounds risk grid",
+    "foundations": "checks atomic parallel machine_code jit streams statistics bands bootstrap bounds risk grid",
     "models": "data mdp policy lowrank rewards protocols problem replay latents decoder",
     "environments": "envs reward_grid",
     "planning": "row_kernels kernels bellman rollout evaluation planners plan bracket criteria solver estimate predict",

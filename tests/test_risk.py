@@ -157,7 +157,7 @@ def test_many_values_keep_their_digits():
         (([1.0], -0.1), r"tau = -0\.1: must lie in \(0, 1\]"),
         (([1.0], float("nan")), r"tau = nan: must be finite"),
         (([1.0], "a tenth"), r"tau = 'a tenth': must be a number"),
-        (([], 0.5), r"values: a law needs at least one value, found none"),
+        (([], 0.5), r"values: at least one is needed, found none"),
         (([1.0, float("nan")], 0.5), r"values\[1\] = nan: must be finite"),
         (([1.0, 2.0, float("inf")], 0.5), r"values\[2\] = inf: must be finite"),
         (([1.0, 2.0], 0.5, [0.5, 0.4]), r"probs sums to 0\.9, expected 1"),

@@ -24,6 +24,9 @@ import numpy as np
 SPACING = 0.2
 """Of many indices, those this many standard deviations apart are asked to hold; the others follow from them."""
 
+SMALLEST = 1e-9
+"""Below this delta the level is that of the union bound: one less a probability is too coarse to search with."""
+
 CLOSE = 0.99
 """How much of delta must be used up before the search for the level ends."""
 
@@ -46,14 +49,14 @@ def _epsilon(n: int, delta: float) -> float:
 @lru_cache(maxsize=64)
 def beta_upper(n: int, tau: float, delta: float) -> np.ndarray:
     """u [n] of the band of beta quantiles; 1 where it passes tau."""
-    from scipy.special import betaincinv
+    from scipy.special import betainccinv
 
     if delta >= 1.0:
         return _frozen(np.ones(n))
     index = _indices(n, tau)
 
     def side(level: float) -> tuple[np.ndarray, np.ndarray]:
-        u = betaincinv(index, n + 1 - index, 1.0 - level)
+        u = betainccinv(index, n + 1 - index, level)
         held = u < tau
         return index[held], u[held]
 
@@ -108,6 +111,8 @@ def _indices(n: int, tau: float) -> np.ndarray:
 
 def _level(miss: Callable[[float], float], delta: float, count: int) -> float:
     """The largest level found at which `miss` is at most delta: between delta / count (the union) and delta."""
+    if delta < SMALLEST:
+        return delta / count
     low, high = np.log(delta / count), np.log(delta)
     x = max(low, high - np.log(4.0 * np.log(count + 1.0)))
     while high - low > 1e-3:

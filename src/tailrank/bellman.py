@@ -13,35 +13,26 @@ tables are as narrow as the spread of what is still open, for rewards of any sig
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from itertools import pairwise
-from typing import Any, TypeVar
+from functools import lru_cache
 
 import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.grid import BudgetGrid
 from tailrank.mdp import FiniteMDP
-
-T = TypeVar("T")
-
-PARTS_WORK = 50_000_000
-"""Products above which a step is cut into more parts than cores, so that none waits long for the last."""
-
-SERIAL_WORK = 200_000
-"""Products below which a step is not worth dividing over threads."""
-
+from tailrank.parallel import over_states
 
 CACHED = 2**19
 """Entries of tables that may stay in a cache."""
 
 LARGEST_PAD = 64
 """Entries that a table is padded with at most, on either side."""
+
+TIE = 1e-13
+"""Values that differ by less, relative to their size, are tied. Without bonus they are sums of non-negative terms, so
+a few units in the last place is all that rounding changes, also of the smallest; tau makes these matter."""
 
 KEPT_UNITS = 5_000_000
 """Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
@@ -85,7 +76,7 @@ class Layout:
     """Which budgets matter at which step and state: tables [H + 1], and the work they stand for."""
 
     tables: tuple[Tables, ...]
-    products: int
+    products: float
 
     @property
     def begins(self) -> np.ndarray:
@@ -114,18 +105,27 @@ class Induction:
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
 
-        The budgets run from the least to the most that can be earned; a maximiser of c - V / tau is
-        always among them.
+        The budgets are those between the least and the most that can be earned from some start; where
+        starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
         """
         tables = self.layout.tables[0]
         states = np.flatnonzero(start)
-        budgets = np.arange(tables.first[states].min(), tables.last[states].max() + 1)
+        budgets = _union(tables.first[states], tables.last[states])
         total = np.zeros(budgets.size)
         for s in states:
             own = tables.of(self.start_values, int(s))
             inside = np.clip(budgets - tables.first[s], 0, own.size - 1)
             total += start[s] * (own[inside] + np.maximum(budgets - tables.last[s], 0))
         return budgets, total
+
+
+def _union(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """All whole numbers in one of the intervals first..last [n], in order."""
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
+    ends = last[np.append(begins[1:] - 1, first.size - 1)]
+    return np.concatenate([np.arange(a, b + 1) for a, b in zip(first[begins], ends, strict=True)])
 
 
 @lru_cache(maxsize=8)
@@ -181,14 +181,14 @@ def layout(
     step_units = units_of_steps(mdp, grid)
     caps = None if most is None else _caps(mdp, step_units, steps, most)
     tables, spans = [_tables(low, high, met[-1])], []
-    products = 0
+    products = 0.0
     for h in reversed(range(steps)):
         units = step_units(h)
         low, high = range_from(mdp, h, units, low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(_tables(low, top, met[h]))
         spans.append(int(units.max(initial=0) - units.min(initial=0)))
-        products += int(mdp.rows_of_states(h) @ np.diff(tables[-1].offset))
+        products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
     most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
     padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]
@@ -240,11 +240,10 @@ def induct(
         kernels.padded_places(after.first, after.offset, after.pad, places)
         result = buffers[h % 2]
         actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
-        tie = 1e-13 * float(np.diff(here.offset).max(initial=1))
         arguments = (
             mdp.n_actions, ptr, next_state, prob, step_units(h), no_bonus if bonus is None else bonus[h].ravel(),
             here.first, here.offset, here.pad, places, values, result, actions,
-            no_action if at_ends is None else at_ends[h], tie, after.stored > CACHED,
+            no_action if at_ends is None else at_ends[h], TIE, after.stored > CACHED,
         )  # fmt: skip
         work = mdp.rows_of_states(h) * np.diff(here.offset)
         over_states(kernels.backup, arguments, work)
@@ -258,56 +257,6 @@ def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
         if n_actions - 1 <= np.iinfo(kind).max:
             return np.dtype(kind)
     raise InputError(f"actions = {n_actions}: must be at most {2**32}")
-
-
-def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray) -> None:
-    """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores."""
-    total, n = int(work.sum()), work.size
-    workers = threads()
-    if workers == 1 or total < SERIAL_WORK:
-        kernel(0, n, *arguments)
-        return
-    parts = workers * (1 if total < PARTS_WORK else 4)
-    cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
-    bounds = np.unique(np.concatenate([[0], cuts, [n]]))
-    spans = list(pairwise(bounds.tolist()))
-    others = [_pool(workers).submit(kernel, *span, *arguments) for span in spans[1:]]
-    kernel(*spans[0], *arguments)  # this thread works too
-    for part in others:
-        part.result()
-
-
-def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of independent tasks that spend their time in kernels, run on all cores."""
-    workers = threads()
-    if workers == 1 or len(tasks) == 1:
-        return [task() for task in tasks]
-    return list(_pool(workers).map(lambda task: task(), tasks))
-
-
-def on_one_blas_thread() -> AbstractContextManager[Any]:
-    """While this holds, matrix products use one thread each: the caller divides the work, and the bits do not
-    depend on the number of cores."""
-    return _blas().limit(limits=1, user_api="blas")
-
-
-@cache
-def _blas() -> Any:
-    import scipy.linalg  # noqa: F401 - it must be loaded to be found: kernels use its BLAS
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def threads() -> int:
-    """Cores to use: TAILRANK_THREADS, or those this process may run on."""
-    setting = os.environ.get("TAILRANK_THREADS", "")
-    return max(1, int(setting)) if setting.isdigit() else len(os.sched_getaffinity(0))
-
-
-@cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="tailrank")
 
 
 def _tables(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from tailrank.lowrank import EmpiricalStep, Model
 from tailrank.problem import Problem
@@ -45,7 +46,7 @@ def none(problem: Problem, schedule: Schedule) -> list[np.ndarray]:
 
 def hoeffding(problem: Problem, schedule: Schedule) -> list[np.ndarray]:
     """R sqrt(x), R in largest rewards."""
-    left = problem.left / problem.rewards.top
+    left = problem.left / max(problem.rewards.top, 1)
     return [left[h + 1] * np.sqrt(x) for h, x in enumerate(per_visit(problem, schedule))]
 
 
@@ -73,16 +74,20 @@ def elliptical_norms(model: Model[Any], visits: tuple[np.ndarray, ...], lam: flo
         if isinstance(step, EmpiricalStep) or _one_hot(step.phi.reshape(-1, step.phi.shape[-1])):
             result.append(1.0 / np.sqrt(seen + lam))  # every pair its own feature: the covariance is diagonal
             continue
-        rows = step.phi.reshape(-1, step.phi.shape[-1])
-        result.append(covariance_norms(rows, seen.ravel(), lam).reshape(step.phi.shape[:2]))
+        result.append(norms(step.phi.reshape(-1, step.phi.shape[-1]), seen.ravel(), lam).reshape(step.phi.shape[:2]))
     return result
 
 
-def covariance_norms(rows: np.ndarray, weights: np.ndarray, lam: float) -> np.ndarray:
-    """||x||_{Sigma^{-1}} of rows x [.., n, d], [.., n], where Sigma = sum of weights [.., n] times x x^T + lam I."""
-    sigma = np.swapaxes(rows * weights[..., None], -1, -2) @ rows + lam * np.eye(rows.shape[-1])
-    half = np.linalg.solve(np.linalg.cholesky(sigma), np.swapaxes(rows, -1, -2))
-    return np.asarray(np.sqrt((half**2).sum(axis=-2)))
+def norms(rows: np.ndarray, seen: np.ndarray, lam: float) -> np.ndarray:
+    """||phi|| of every row of phi [n, d] in the inverse of sum seen phi phi^T + lam I, [n].
+
+    The covariance is R^T R with R from a QR decomposition of its root, so that features which are nearly the same cost
+    half the digits that they would cost in the covariance itself.
+    """
+    met = seen > 0.0
+    root = np.vstack([np.sqrt(seen[met])[:, None] * rows[met], np.sqrt(lam) * np.eye(rows.shape[1])])
+    half = solve_triangular(np.linalg.qr(root, mode="r"), rows.T, trans="T", check_finite=False)
+    return np.asarray(np.sqrt((half**2).sum(axis=0)))
 
 
 def _one_hot(rows: np.ndarray) -> bool:

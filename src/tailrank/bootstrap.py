@@ -19,12 +19,14 @@ def interval(
     x: np.ndarray, tau: float, deltas: tuple[float, float], kind: str, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Lower and upper end for sorted returns x [n]; each is missed with probability about its delta."""
+    lowest, spread = float(x[0]), float(x[-1] - x[0]) or 1.0
+    x = (x - lowest) / spread  # so that neither a large common part nor the scale of the returns costs digits
     resampled = np.sort(resamples(x, tau, rng))
     levels = np.array([deltas[0], 1.0 - deltas[1]])
     if kind == "bca":
         levels = _corrected(levels, resampled, x, tau)
     lower, upper = np.quantile(resampled, levels)
-    return float(lower), float(upper)
+    return lowest + spread * float(lower), lowest + spread * float(upper)
 
 
 def resamples(x: np.ndarray, tau: float, rng: np.random.Generator) -> np.ndarray:
@@ -52,7 +54,7 @@ def _corrected(levels: np.ndarray, resampled: np.ndarray, x: np.ndarray, tau: fl
 
     weights = np.diff(np.minimum(np.arange(x.size + 1) / x.size, tau)) / tau
     estimate = x[0] + (x - x[0]) @ weights
-    slack = 1e-12 * max(1.0, float(np.abs(x).max()))
+    slack = 1e-12
     below = np.mean(resampled < estimate - slack) + 0.5 * np.mean(np.abs(resampled - estimate) <= slack)
     bias = ndtri(np.clip(below, 0.5 / resampled.size, 1.0 - 0.5 / resampled.size))
     gap = _jackknife(x, tau)

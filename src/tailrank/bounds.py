@@ -26,8 +26,9 @@ from tailrank.checks import InputError
 Range = tuple[float, float]
 Pair = tuple[np.ndarray, np.ndarray]
 SIDES = ("both", "lower", "upper")
-SLACK = 1e-9
-"""Rounding that is forgiven when returns are compared with their range, relative to its ends."""
+SLACK, ROUNDING = 1e-9, 1e-13
+"""What is forgiven when returns are compared with their range, relative to its width and to its ends; the range then
+grows to hold them."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,14 @@ def band_bounds(x: np.ndarray, tau: float, u: np.ndarray, low: np.ndarray, ends:
 
 
 def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Sum of weights [m] (a law) times sorted values [.., m], as the largest less what the others lack."""
+    """Sum of weights [m] (a law) times sorted values [.., m], as the heaviest and how far the others are from it."""
     used = weights > 0.0
     values, weights = values[..., used], weights[used]
-    top = values[..., -1:]
-    if np.isinf(top).any():
-        return np.asarray(top[..., 0])
-    return np.asarray(top[..., 0] - (top - values) @ weights)
+    for end in (values[..., 0], values[..., -1]):
+        if np.isinf(end).any():
+            return np.asarray(end)
+    heaviest = int(weights.argmax())
+    return np.asarray(values[..., heaviest] + (values - values[..., heaviest, None]) @ weights)
 
 
 def thomas(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
@@ -97,8 +99,9 @@ def brown(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
     (b - a) sqrt(log(1 / delta) / 2n) / tau."""
     n, spread = x.shape[-1], ends[1] - ends[0]
     found = sample_cvar(x, tau)
-    lower = found - spread * np.sqrt(5.0 * np.log(3.0 / deltas[0]) / (tau * n))
-    return lower, found + spread * np.sqrt(np.log(1.0 / deltas[1]) / (2.0 * n)) / tau
+    with np.errstate(over="ignore"):
+        lower = found - spread * np.sqrt(5.0 * np.log(3.0 / deltas[0]) / (tau * n))
+        return lower, found + spread * np.sqrt(np.log(1.0 / deltas[1]) / (2.0 * n)) / tau
 
 
 def hoeffding(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
@@ -124,12 +127,12 @@ def order_bounds(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
     X_(i) > VaR only if fewer than i samples are at or below VaR, so P(X_(i) > VaR) <= P(Bin(n, tau) < i).
     X_(j) < VaR only if at least j samples are below VaR, so P(X_(j) < VaR) <= P(Bin(n, tau) >= j).
     """
-    from scipy.special import betainc
+    from scipy.special import betainc, betaincc
 
     n = x.shape[-1]
     index = np.arange(1, n + 1)
     at_least = betainc(index, n + 1 - index, tau)  # P(Bin(n, tau) >= i), decreasing in i
-    i = int((1.0 - at_least <= deltas[0]).sum())
+    i = int((betaincc(index, n + 1 - index, tau) <= deltas[0]).sum())
     j = n - int((at_least <= deltas[1]).sum()) + 1
     lower = x[..., i - 1] if i > 0 else np.full(x.shape[:-1], ends[0])
     return lower, x[..., j - 1] if j <= n else np.full(x.shape[:-1], ends[1])
@@ -251,17 +254,15 @@ def _deltas(confidence: float, side: str) -> Range:
 
 def _sorted(returns: object, bounds: tuple[float | None, float | None] | None) -> tuple[np.ndarray, Range]:
     """The sorted returns [n], checked, and the range (infinite where it is not known)."""
-    x = checks.numbers(returns, "returns")
-    if x.size == 0:
-        raise InputError("returns: at least one is needed, found none")
-    bad = np.flatnonzero(~np.isfinite(x))
-    if bad.size:
-        raise InputError(f"returns[{bad[0]}] = {x[bad[0]]}: must be finite")
-    low, high = bounds if bounds is not None else (None, None)
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
-    slack = SLACK * max((abs(end) for end in (low, high) if np.isfinite(end)), default=0.0)
-    x = np.sort(x)
+    x = np.sort(checks.returns(returns, "returns"))
+    given = bounds if bounds is not None else (None, None)
+    low, high = (
+        unknown if end in (None, unknown) else checks.number(end, f"bounds[{i}]")
+        for i, (end, unknown) in enumerate(zip(given, (-np.inf, np.inf), strict=True))
+    )
+    largest = max((abs(end) for end in (low, high) if np.isfinite(end)), default=0.0)
+    slack = SLACK * min(high - low, largest) + ROUNDING * largest
     if not low <= high or x[0] < low - slack or x[-1] > high + slack:
         found = x[0] if x[0] < low - slack else x[-1]
         raise InputError(f"bounds = {bounds}: must hold every return, found {found}")
-    return np.clip(x, low, high), (low, high)
+    return x, (min(low, float(x[0])), max(high, float(x[-1])))

@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from tailrank import bellman
+from tailrank.checks import InputError
 from tailrank.evaluation import LISTED_LIMIT, Evaluation, return_law
-from tailrank.grid import ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
+from tailrank.grid import LARGEST_LEVEL, ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
 from tailrank.mdp import FiniteMDP
+from tailrank.parallel import together
 from tailrank.planners.exact import Curve, Job, require_memory
 from tailrank.planners.risk_neutral import risk_neutral
 from tailrank.policy import BudgetPolicy, MarkovPolicy
 
 FIRST_CELLS = 512
 """Budgets on the first, coarse grid of a bracketed solve."""
+
+PRODUCTS_A_SECOND = 1e9
+"""A cautious guess at the speed of an induction, to tell beforehand whether it ends in time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,43 @@ class Problem:
         states = self.mdp.start > 0
         return float(self.high[0][states].max() - self.low[0][states].min())
 
+    @cached_property
+    def steps(self) -> tuple[np.ndarray, float, float]:
+        """The usual reward of each step [H], how far any is from it, and the largest in size; all discounted.
+
+        The usual one is the most frequent, unless a step pays nothing near it: then it is the nearest that the step
+        pays, so that steps with very different rewards do not cost each other digits. Only of states that can be met.
+        """
+        mdp, origin = self.mdp, np.empty(self.mdp.horizon)
+        values, where = np.unique(mdp.reward, return_inverse=True)
+        usual = float(values[np.argmax(np.bincount(where, weights=mdp.prob))])
+        reach = largest = 0.0
+        known: dict[tuple[int, bytes], tuple[float, float]] = {}
+        for h in range(mdp.horizon):
+            key = (h if mdp.n_blocks > 1 else 0, self.met[h].tobytes())
+            if key not in known:
+                reward = mdp.rows(h)[3][np.repeat(self.met[h], mdp.rows_of_states(h))]
+                known[key] = float(reward.min()), float(reward.max())
+            low, high = known[key]
+            factor = mdp.discount**h
+            nearest = min(max(usual, low), high)
+            own = usual if abs(usual - nearest) <= self.width else nearest
+            origin[h] = own * factor
+            reach = max(reach, abs(high - own) * factor, abs(own - low) * factor)
+            largest = max(largest, abs(low), abs(high), abs(own))
+        return origin, reach, largest
+
+    @property
+    def reach(self) -> float:
+        """What a grid must cover: the width of returns, or of the rewards of a step where these cancel."""
+        return max(self.width, self.steps[1])
+
+    @property
+    def rounding(self) -> float:
+        """What floating-point arithmetic may add to, or take off, a return."""
+        largest = max(self.steps[2], *(float(np.abs(x[self.met]).max()) for x in (self.low, self.high)))
+        return 4.0 * float(np.finfo(np.float64).eps) * (self.mdp.horizon + 1) * largest
+
     def lattice(self) -> BudgetGrid | None:
         """The grid on which the rewards lie, if there is one."""
         mdp = self.mdp
@@ -87,10 +129,8 @@ class Problem:
         return exact_grid(rewards, mdp.horizon, mdp.discount)
 
     def grid(self, unit: float, rounding: Rounding) -> BudgetGrid:
-        """A grid of this spacing on which the most frequent reward is free of rounding."""
-        values, where = np.unique(self.mdp.reward, return_inverse=True)
-        usual = values[np.argmax(np.bincount(where, weights=self.mdp.prob))]
-        return rounded_grid(unit, float(usual), self.mdp.horizon, self.mdp.discount, rounding)
+        """A grid of this spacing on which the usual reward of every step is free of rounding."""
+        return rounded_grid(unit, self.steps[0], self.mdp.discount, rounding)
 
 
 @dataclass
@@ -115,7 +155,12 @@ def refine_brackets(
 ) -> tuple[list[Bracket], Found, str]:
     """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
     brackets = [Bracket(tau) for tau in levels]
-    spacing = unit if unit is not None else (problem.width or 1.0) / FIRST_CELLS
+    spacing = unit if unit is not None else (problem.reach or 1.0) / FIRST_CELLS
+    if problem.reach / spacing > LARGEST_LEVEL:
+        raise InputError(
+            f"unit = {spacing:g}: is too small for rewards and returns that spread over {problem.reach:g}; "
+            f"at most {LARGEST_LEVEL} units are possible"
+        )
     found: Found | None = None
     note = ""
     while True:
@@ -158,6 +203,7 @@ def _jobs(problem: Problem, spacing: float, found: Found | None) -> tuple[Job, J
     stop = _stop(problem, spacing)
     offset = float(sum(up.origin[stop:], start=Fraction(0)))
     terminal = np.ceil((problem.high[stop] - offset) / spacing - ROUNDING_SLACK)
+    terminal = np.where(problem.met[stop], terminal, 0.0)
     most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
     bound = bellman.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return Job(mdp, up, bound, keep_actions=False), Job(
@@ -175,18 +221,20 @@ def _stop(problem: Problem, spacing: float) -> int:
 def _pass(problem: Problem, jobs: tuple[Job, Job], brackets: list[Bracket], found: Found | None) -> Found:
     """Run both inductions and tighten every bracket."""
     optimistic, _ = jobs[0].run(problem.mean_policy.actions)
+    rounding = problem.rounding
+    slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit) + rounding
+    optimistic = replace(optimistic, budget=optimistic.budget + slack, above=optimistic.above + slack)
     curve, policy = jobs[1].run(problem.mean_policy.actions)
     limit = LISTED_LIMIT if found is None else found.listed_limit
     plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
-    neutral, *laws = bellman.together(
+    neutral, *laws = together(
         [partial(return_law, play, problem.mdp, jobs[1].grid, limit) for play in (problem.mean_policy, *plays)]
     )
-    slack = ROUNDING_SLACK * (jobs[0].grid.horizon + 1) * float(jobs[0].grid.unit)
     most = -np.inf
     for bracket, play, evaluation in zip(brackets, plays, laws, strict=True):
         tau = bracket.tau
-        objective = optimistic.objective(tau) + slack
-        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean)
+        objective = optimistic.objective(tau)
+        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean + rounding)
         limit = limit if evaluation.exact else 0
         if neutral.cvar(tau) > evaluation.cvar(tau):
             # From the largest budget on, the tables hold the risk-neutral actions throughout.
@@ -204,11 +252,18 @@ def _refine(
     problem: Problem, found: Found, spacing: float, excess: float, took: float, limits: Limits
 ) -> tuple[float, str]:
     """The next spacing, or why there is none."""
-    finer = spacing * min(0.5, max(0.8 / excess, 1 / 64))
+    if problem.reach / spacing > LARGEST_LEVEL / 2:
+        return spacing, (
+            f"the bracket is {excess:.3g} times as wide as the tolerance: rewards spread over {problem.reach:.3g}, "
+            "and floating-point numbers have no digits left for a finer grid; raise --tolerance"
+        )
+    finer = max(spacing * min(0.5, max(0.8 / excess, 1 / 64)), problem.reach / LARGEST_LEVEL)
     while True:
         jobs = _jobs(problem, finer, found)
         growth = spacing / finer
-        if max(job.bytes for job in jobs) <= limits.bytes and took * growth <= limits.left():
+        # The last pass may have spent its time compiling: what is cheap by any measure is not refused for that.
+        expected = min(took * growth, sum(job.layout.products for job in jobs) / PRODUCTS_A_SECOND)
+        if max(job.bytes for job in jobs) <= limits.bytes and expected <= limits.left():
             return finer, ""
         if growth < 1.5:
             break

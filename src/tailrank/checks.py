@@ -17,6 +17,11 @@ class InputError(ValueError):
     """Bad input from the user: a one-line message, never a traceback on the command line."""
 
 
+SMALLEST_LEVEL = 1e-300
+LARGEST_RETURN = 1e100
+"""Levels and returns beyond these are refused: products with them would not be floats, or lose their digits."""
+
+
 class NotConverged(UserWarning):
     """A result is valid but wider than was asked for (a limit was reached)."""
 
@@ -26,6 +31,8 @@ def tail_level(tau: float, name: str = "tau") -> float:
     value = number(tau, name)
     if not 0.0 < value <= 1.0:
         raise InputError(f"{name} = {tau}: must lie in (0, 1] (the tail fraction of the return; 1 is the mean)")
+    if value < SMALLEST_LEVEL:
+        raise InputError(f"{name} = {tau}: must be at least {SMALLEST_LEVEL:g}, less cannot be told from zero")
     return value
 
 
@@ -54,6 +61,18 @@ def numbers(column: object, name: str) -> np.ndarray:
         return np.array(column, dtype=np.float64).ravel()
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name}: must be a column of numbers, found {column!r:.60}") from None
+
+
+def returns(values: object, name: str) -> np.ndarray:
+    """`values` as a flat, non-empty array of returns: finite floats that can be computed with."""
+    result = numbers(values, name)
+    if result.size == 0:
+        raise InputError(f"{name}: at least one is needed, found none")
+    bad = np.flatnonzero(~(np.abs(result) <= LARGEST_RETURN))
+    if bad.size:
+        rule = "must be finite" if not np.isfinite(result[bad[0]]) else f"must be at most {LARGEST_RETURN:g} in size"
+        raise InputError(f"{name}[{bad[0]}] = {result[bad[0]]}: {rule}")
+    return result
 
 
 def whole(value: object, name: str, least: int = 1) -> int:

@@ -27,6 +27,9 @@ from tailrank.risk import ReturnLaw
 LISTED_LIMIT = 20_000
 """How many (state, memory, return) triples are listed before the law counts as too large."""
 
+LATTICE_LIMIT = 2**27
+"""Entries of the table of what has been earned, over all states of a step."""
+
 Method = Literal["lattice", "listed", "moments"]
 
 
@@ -76,7 +79,10 @@ class Evaluation:
 
     def _bound(self, c: float, tau: float) -> float:
         gap = c - self.law.values
-        return c - float(self.law.probs @ (np.hypot(self.deviation, gap) + gap)) / (2.0 * tau)
+        far = np.hypot(self.deviation, gap)
+        # Far above c the sum would cancel, and tau makes rounding large.
+        short = np.where(gap > 0.0, far + gap, self.deviation**2 / np.maximum(far - gap, np.finfo(np.float64).tiny))
+        return c - float(self.law.probs @ short) / (2.0 * tau)
 
 
 def return_law(
@@ -90,7 +96,9 @@ def return_law(
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
-        return _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+        found = _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+        if found is not None:
+            return found
     listed = _listed(policy, mdp, listed_limit)
     if listed is not None:
         return listed
@@ -99,7 +107,13 @@ def return_law(
             f"policy: its return law has more than {listed_limit} values and no budget grid to round them to; "
             "evaluate it by Monte Carlo (episodes=...)"
         )
-    return _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+    found = None if grid.rounding == "exact" else _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+    if found is None:
+        raise checks.InputError(
+            f"policy: its return law has more than {listed_limit} values, spread over more than {LATTICE_LIMIT} units "
+            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser --unit"
+        )
+    return found
 
 
 def _check_fits(policy: Policy, mdp: FiniteMDP) -> None:
@@ -134,12 +148,12 @@ def _listed(policy: Policy, mdp: FiniteMDP, limit: int) -> Evaluation | None:
         memory = policy.update(h, states[parent], actions[parent], reward[row], next_state[row], memory[parent])
         total = total[parent] + reward[row] * mdp.discount**h
         mass, states = mass[parent] * prob[row], next_state[row].astype(np.int64)
-        first, where = _groups(states, memory, np.rint(total / resolution))
+        first, where = _groups(states, memory, _blurred(total, resolution))
         if first.size > limit:
             return None
         mass = np.bincount(where, weights=mass, minlength=first.size)
         states, memory, total = states[first], memory[first], total[first]
-    _, first, where = np.unique(np.rint(total / resolution), return_index=True, return_inverse=True)
+    _, first, where = np.unique(_blurred(total, resolution), return_index=True, return_inverse=True)
     law = ReturnLaw.of(total[first], np.bincount(where.ravel(), weights=mass))
     return Evaluation(law, np.zeros(law.values.size), "listed")
 
@@ -155,8 +169,22 @@ def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resolution(mdp: FiniteMDP) -> float:
-    """Returns this close are the same return summed in another order."""
-    return max(1e-13 * float(np.abs(mdp.reward).max(initial=0.0)) * mdp.horizon, 1e-300)
+    """Returns this close are the same return summed in another order.
+
+    Unless rewards themselves are as close: next to 10^12 there may be thousandths that matter.
+    """
+    values = np.unique(mdp.reward)
+    gaps = np.diff(values)
+    gaps = gaps[gaps > 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))]
+    closest = float(gaps.min(initial=np.inf)) * mdp.discount ** (mdp.horizon - 1)
+    return min(1e-13 * float(np.abs(values).max(initial=0.0)) * mdp.horizon, 1e-3 * closest)
+
+
+def _blurred(total: np.ndarray, resolution: float) -> np.ndarray:
+    """Numbers [n] that are equal where the returns [n] are the same."""
+    with np.errstate(over="ignore"):
+        cells = total / resolution if resolution > 0.0 else total
+    return np.rint(cells) if np.abs(cells).max(initial=0.0) < 2**52 else total
 
 
 def _check_available(counts: np.ndarray, h: int, states: np.ndarray, actions: np.ndarray, mdp: FiniteMDP) -> None:
@@ -168,8 +196,11 @@ def _check_available(counts: np.ndarray, h: int, states: np.ndarray, actions: np
         )
 
 
-def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid) -> Evaluation:
-    """Law on the grid: exact if the grid is, otherwise with the moments of what rounding left out."""
+def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid) -> Evaluation | None:
+    """Law on the grid: exact if the grid is, otherwise with the moments of what rounding left out.
+
+    None if what was earned until some step spreads too far for a table.
+    """
     from tailrank import kernels
 
     exact = grid.rounding == "exact"
@@ -188,6 +219,8 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
         kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
         spread_next = _spread(low_next, high_next)
         size = int(spread_next[-1])
+        if size > LATTICE_LIMIT:
+            return None
         after = [np.zeros(size), *(np.zeros(0 if exact else size) for _ in range(2))]
         kernels.push_forward(
             mdp.n_actions, ptr, next_state, prob, units, error,
@@ -275,7 +308,9 @@ def _rounded_cells(grid: BudgetGrid, budget: int, cell_budget: np.ndarray, law: 
     earned, where = np.unique(budget - cell_budget[inside], return_inverse=True)
     mass, drift, square = (np.bincount(where, weights=x[inside]) for x in law)
     shift = drift / mass
-    deviation = np.sqrt(np.maximum(square / mass - shift**2, 0.0))
+    # Rounding must not make the spread smaller than it is.
+    rounding = 2.0 * np.finfo(np.float64).eps * (grid.horizon + 2)
+    deviation = np.sqrt(np.maximum(square / mass * (1.0 + rounding) - shift**2, 0.0))
     order = np.argsort(grid.value(earned) + shift, kind="stable")
     values = (grid.value(earned) + shift)[order]
     return Evaluation(ReturnLaw(values, (mass / mass.sum())[order]), deviation[order], "moments")

@@ -28,6 +28,10 @@ ROUNDING_SLACK = 1e-9
 """ceil(0.3 / 0.1) is 4 in floats: a reward this close (in units) to a grid point lies on it."""
 
 LARGEST_LEVEL = 2**40
+"""Units between the least and the most that an episode can earn: with more no table would fit, nor its size int64."""
+
+FAITHFUL = Fraction(1, 10**12)
+"""How far a reward may be moved to a simple fraction, relative to the spread of the rewards beside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,8 @@ class BudgetGrid:
     def units(self, h: int, reward: np.ndarray) -> np.ndarray:
         """Whole units [n] (int64) that the discounted rewards [n] of step h take off a budget."""
         x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        # Rewards beyond belong to states that are never met.
+        x = np.clip(x, -2.0 * LARGEST_LEVEL, 2.0 * LARGEST_LEVEL)
         if self.rounding == "up":
             return np.ceil(x - ROUNDING_SLACK).astype(np.int64)
         return np.floor(x + 0.5).astype(np.int64)
@@ -65,7 +71,7 @@ class BudgetGrid:
         step, base = int(self.unit * scale), int(self.offset * scale)
         i = np.asarray(index, dtype=np.int64)
         largest = int(np.abs(i).max(initial=0))
-        if max(largest * step + abs(base), scale) < 2**53:
+        if max(largest * step + abs(base), step, scale) < 2**53:
             return np.asarray((i * step + base) / scale)
         return i * float(self.unit) + float(self.offset)
 
@@ -76,46 +82,47 @@ def exact_grid(rewards: list[np.ndarray], horizon: int, discount: float) -> Budg
     rewards: the distinct undiscounted rewards of each step (one array if they are the same at all steps).
     """
     origin: list[Fraction] = []
-    unit = Fraction(0)
+    unit, width = Fraction(0), Fraction(0)
     seen: dict[bytes, tuple[Fraction, Fraction]] = {}
     if len(rewards) == 1 and discount == 1.0:
-        found = _origin_and_unit(np.unique(rewards[0]), Fraction(0))
+        found = _origin_and_unit(np.unique(rewards[0]), Fraction(0), Fraction(horizon))
         return found and BudgetGrid(found[1] or Fraction(1), (found[0],) * horizon, "exact", discount)
     for h in range(horizon):
         values = np.unique(rewards[h if len(rewards) > 1 else 0] * discount**h)
         key = values.tobytes()
         if key not in seen:
-            found = _origin_and_unit(values, unit)
+            found = _origin_and_unit(values, unit, Fraction(1))
             if found is None:
                 return None
             seen[key] = found
         start, unit_here = seen[key]
         origin.append(start)
         unit = _gcd(unit, unit_here)
-        spread = Fraction(float(values[-1] - values[0]))
-        if unit and spread / unit > LARGEST_LEVEL:
+        width += Fraction(float(values[-1] - values[0]))
+        if unit and width / unit > LARGEST_LEVEL:
             return None
     return BudgetGrid(unit or Fraction(1), tuple(origin), "exact", discount)
 
 
-def rounded_grid(unit: float, origin: float, horizon: int, discount: float, rounding: Rounding) -> BudgetGrid:
-    """A grid of the given spacing on which the (undiscounted) reward `origin` is free of rounding."""
-    steps = tuple(Fraction(origin * discount**h) for h in range(horizon))
-    return BudgetGrid(Fraction(unit), steps, rounding, discount)
+def rounded_grid(unit: float, origin: np.ndarray, discount: float, rounding: Rounding) -> BudgetGrid:
+    """A grid of the given spacing on which the (discounted) rewards `origin` [H] are free of rounding."""
+    return BudgetGrid(Fraction(unit), tuple(Fraction(float(x)) for x in origin), rounding, discount)
 
 
-def _origin_and_unit(values: np.ndarray, unit: Fraction) -> tuple[Fraction, Fraction] | None:
-    start = as_fraction(float(values[0]))
-    spread = Fraction(float(values[-1] - values[0]))
+def _origin_and_unit(values: np.ndarray, unit: Fraction, steps: Fraction) -> tuple[Fraction, Fraction] | None:
+    spread = Fraction(float(values[-1])) - Fraction(float(values[0]))
+    start = as_fraction(float(values[0]), FAITHFUL * spread)
     for value in values[1:]:
-        unit = _gcd(unit, as_fraction(float(value)) - start)
-        if unit and spread / unit > LARGEST_LEVEL:
+        unit = _gcd(unit, as_fraction(float(value), FAITHFUL * spread) - start)
+        if unit and steps * spread / unit > LARGEST_LEVEL:
             return None
     return start, unit
 
 
-def as_fraction(x: float) -> Fraction:
+def as_fraction(x: float, most: Fraction | None = None) -> Fraction:
     """The rational number that `x` stands for: its decimal if that is short, else the simplest nearby.
+
+    most: how far away that may be, where less than the rounding of x itself matters.
 
     >>> as_fraction(0.1), as_fraction(1 / 3), as_fraction(0.1 + 0.2)
     (Fraction(1, 10), Fraction(1, 3), Fraction(3, 10))
@@ -126,7 +133,10 @@ def as_fraction(x: float) -> Fraction:
         return Fraction(text)
     exact = Fraction(x)
     blur = abs(exact) * Fraction(float(RELATIVE_NOISE))
-    return _simplest_between(exact - blur, exact + blur)
+    blur = blur if most is None else min(blur, most)
+    simple = _simplest_between(exact - blur, exact + blur)
+    # Every number has some fraction as near as this; only one that is far simpler than chance would have it is meant.
+    return simple if 1000 * blur * simple.denominator**2 <= 1 else exact
 
 
 def _simplest_between(low: Fraction, high: Fraction) -> Fraction:

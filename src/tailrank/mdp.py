@@ -98,7 +98,7 @@ class FiniteMDP:
         pair = (block * S + s) * A + a
         order = np.argsort(pair, kind="stable")
         counts = np.bincount(pair, minlength=blocks * S * A)
-        _check_rows(pair, p, r, counts, (blocks, S, A), labels, action_labels)
+        _check_rows(pair, p, r, counts, (blocks, S, A), labels, action_labels, H)
         totals = np.bincount(pair, weights=p, minlength=counts.size)
         p = checks.normalised(p, totals[pair], counts[pair])
         columns = [t[order], p[order], r[order]]
@@ -252,7 +252,7 @@ def _check_size(pairs: int, rows: int) -> None:
 
 def _check_rows(
     pair: np.ndarray, p: np.ndarray, r: np.ndarray, counts: np.ndarray,
-    shape: tuple[int, int, int], labels: tuple[object, ...], action_labels: tuple[object, ...],
+    shape: tuple[int, int, int], labels: tuple[object, ...], action_labels: tuple[object, ...], horizon: int,
 ) -> None:  # fmt: skip
     def place(k: int) -> str:
         b, s, a = np.unravel_index(k, shape)
@@ -265,6 +265,12 @@ def _check_rows(
     bad = np.flatnonzero(~np.isfinite(r))
     if bad.size:
         raise InputError(f"reward = {r[bad[0]]} at {place(pair[bad[0]])} (row {bad[0]}): must be finite")
+    bad = np.flatnonzero(np.abs(r) > checks.LARGEST_RETURN / horizon)
+    if bad.size:
+        raise InputError(
+            f"reward = {r[bad[0]]} at {place(pair[bad[0]])} (row {bad[0]}): times {horizon} steps it must be at most "
+            f"{checks.LARGEST_RETURN:g} in size"
+        )
     totals = np.bincount(pair, weights=p, minlength=counts.size)
     bad = np.flatnonzero((counts > 0) & ~(np.abs(totals - 1) <= checks.PROBABILITY_TOLERANCE))
     if bad.size:

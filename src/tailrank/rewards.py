@@ -7,6 +7,7 @@ rounded up (the paper's U(r)): P(j) = P((j - 1) upsilon < r <= j upsilon).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,8 +16,11 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.grid import BudgetGrid, exact_grid
+from tailrank.grid import BudgetGrid, as_fraction, exact_grid
 from tailrank.mdp import FiniteMDP
+
+MOST_ENTRIES = 2**27
+"""Probabilities in the table of the reward laws of all pairs."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class RewardLaw:
         shape = (mdp.horizon, mdp.n_states, mdp.n_actions)
         units = [grid.units(h, mdp.scaled_rewards(h)) for h in range(mdp.horizon)]
         top = max(int(u.max(initial=0)) for u in units)
+        if math.prod(shape) * (top + 1) > MOST_ENTRIES:
+            raise InputError(
+                f"upsilon: rewards of up to {top} units of {float(grid.unit):g} need a table of "
+                f"{math.prod(shape) * (top + 1):.3g} numbers, at most {MOST_ENTRIES:.3g} are kept; give a larger one"
+            )
         pmf = np.zeros((*shape, top + 1))
         for h, u in enumerate(units):
             ptr, _, prob, _ = mdp.rows(h)
@@ -105,9 +114,10 @@ def learning_grid(mdp: FiniteMDP, upsilon: float | None) -> BudgetGrid:
             raise InputError("upsilon: the rewards share no unit; give the spacing of the grid they are rounded up to")
         return grid
     lowest = [Fraction(float(mdp.scaled_rewards(h).min())) for h in range(mdp.horizon)]
-    return BudgetGrid(
-        Fraction(checks.number(upsilon, "upsilon")).limit_denominator(10**9), tuple(lowest), "up", mdp.discount
-    )
+    spacing = checks.number(upsilon, "upsilon")
+    if spacing <= 0.0:
+        raise InputError(f"upsilon = {upsilon}: must be positive")
+    return BudgetGrid(as_fraction(spacing), tuple(lowest), "up", mdp.discount)
 
 
 def dependence(mdp: FiniteMDP) -> float:

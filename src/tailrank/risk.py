@@ -21,7 +21,11 @@ import numpy as np
 from tailrank import checks
 
 LEVEL_TOLERANCE = 1e-12
-"""Slack when a cumulative probability is compared with tau: 0.7 + 0.1 + 0.1 is below 0.9 in floats."""
+"""Slack, relative to tau, when a cumulative probability is compared with it: 0.7 + 0.1 + 0.1 is below 0.9 in floats."""
+
+TIE = 1e-12
+"""Objectives that differ by less than this, relative to what they are made of, are tied: sums of non-negative terms,
+such as shortfalls, are exact to a few units in the last place, however small they are."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,7 @@ class ReturnLaw:
     @classmethod
     def of(cls, values: object, probs: object = None) -> ReturnLaw:
         """The law of `values` [n] with weights `probs` [n] (equal weights: the empirical law)."""
-        x = checks.numbers(values, "values")
-        if x.size == 0:
-            raise checks.InputError("values: a law needs at least one value, found none")
-        bad = np.flatnonzero(~np.isfinite(x))
-        if bad.size:
-            raise checks.InputError(f"values[{bad[0]}] = {x[bad[0]]}: must be finite")
+        x = checks.returns(values, "values")
         p = np.full(x.size, 1.0 / x.size) if probs is None else checks.law(probs, "probs", x.size)
         support, where = np.unique(x, return_inverse=True)
         mass = np.bincount(where, weights=p, minlength=support.size)
@@ -60,15 +59,16 @@ class ReturnLaw:
     @cached_property
     def cumulative(self) -> np.ndarray:
         """P(X <= values[i]), [n]; the last entry is exactly one."""
-        total = np.cumsum(self.probs)
+        total = np.cumsum(self.probs, dtype=np.longdouble).astype(np.float64)
         total[-1] = 1.0
         return total
 
     def var(self, tau: float) -> float:
         """VaR_tau, the lower tau-quantile."""
-        tau = checks.tail_level(tau)
-        slack = min(LEVEL_TOLERANCE, 0.5 * tau)
-        return float(self.values[np.searchsorted(self.cumulative, tau - slack)])
+        return float(self.values[self._place(tau)])
+
+    def _place(self, tau: float) -> int:
+        return int(np.searchsorted(self.cumulative, checks.tail_level(tau) * (1.0 - LEVEL_TOLERANCE)))
 
     def shortfall(self, budget: float) -> float:
         """E(budget - X)^+."""
@@ -76,8 +76,20 @@ class ReturnLaw:
 
     def cvar(self, tau: float) -> float:
         """CVaR_tau, the mean of the worst tau-fraction."""
-        quantile = self.var(tau)
-        return quantile - self.shortfall(quantile) / checks.tail_level(tau)
+        i = self._place(tau)
+        quantile, missing = float(self.values[i]), 1.0 - float(self.cumulative[i]) / tau
+        value = quantile - self.shortfall(quantile) / tau
+        # What the slack passed over belongs to the next value, which may be far away.
+        return value + missing * (float(self.values[i + 1]) - quantile) if missing > 0.0 else value
+
+
+def best_budget(budgets: np.ndarray, shortfall: np.ndarray, tau: float) -> int:
+    """Position of the smallest budget that attains max_c { c - V(c) / tau }, for increasing c [C] and V(c) [C]."""
+    with np.errstate(over="ignore"):
+        objective = (budgets - budgets[0]) - shortfall / tau
+    i = int(np.argmax(objective))
+    rounding = TIE * (float(budgets[i] - budgets[0]) + abs(float(shortfall[i])) / tau)
+    return int(np.argmax(objective >= objective[i] - rounding))
 
 
 def var(values: object, tau: float, probs: object = None) -> float:

@@ -89,13 +89,14 @@ def sum_rows(x, n, at, weight, m, v, to):
 def lowest(x, at, bonus, name, m, n, tie, best, chosen):
     """Where in `best` and `chosen` (scratch, 2 BLOCK each) the least value of m actions and its name begin.
 
-    Action r has the values x[at[r] + i] - bonus[r], i < n; of those that differ by less than `tie` the first wins.
+    Action r has the values x[at[r] + i] - bonus[r], i < n; of those that differ by less than `tie`,
+    relative to their size, the first wins.
     Four actions at a time, from one half of the scratch to the other: in place they would compile to masked
     stores, which are slow.
     """
     for i in range(np.uintp(n)):
         best[i] = np.inf
-        chosen[i] = 0.0
+        chosen[i] = name[0]
     here, there = np.uintp(0), np.uintp(BLOCK)
     r = 0
     while r < m:
@@ -107,23 +108,23 @@ def lowest(x, at, bonus, name, m, n, tie, best, chosen):
             for i in range(np.uintp(n)):
                 least, which = best[here + i], chosen[here + i]
                 q = x[u0 + i] - b0
-                which = a0 if q < least - tie else which
+                which = a0 if q < least - tie * abs(least) else which
                 least = q if q < least else least
                 q = x[u1 + i] - b1
-                which = a1 if q < least - tie else which
+                which = a1 if q < least - tie * abs(least) else which
                 least = q if q < least else least
                 q = x[u2 + i] - b2
-                which = a2 if q < least - tie else which
+                which = a2 if q < least - tie * abs(least) else which
                 least = q if q < least else least
                 q = x[u3 + i] - b3
                 best[there + i] = q if q < least else least
-                chosen[there + i] = a3 if q < least - tie else which
+                chosen[there + i] = a3 if q < least - tie * abs(least) else which
             r += 4
         else:
             for i in range(np.uintp(n)):
                 q, least = x[u0 + i] - b0, best[here + i]
                 best[there + i] = q if q < least else least
-                chosen[there + i] = a0 if q < least - tie else chosen[here + i]
+                chosen[there + i] = a0 if q < least - tie * abs(least) else chosen[here + i]
             r += 1
         here, there = there, here
     return here

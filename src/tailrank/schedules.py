@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailrank import checks
+from tailrank.checks import InputError
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,25 @@ class Theory:
         for name in ("H", "A", "d"):
             checks.whole(getattr(self, name), name)
         checks.tail_level(self.tau)
-        for name in ("class_size", "epsilon"):
-            checks.positive(getattr(self, name), name)
+        checks.positive(self.epsilon, "epsilon")
+        if checks.number(self.class_size, "class_size") < 1:
+            raise InputError(f"class_size = {self.class_size}: must be at least 1")
         checks.inside(self.delta, "delta", "(0, 1)")
 
     def table(self) -> list[tuple[str, float, str]]:
         """Rows (quantity, value, formula)."""
+        try:
+            rows = self._rows()
+        except (OverflowError, ZeroDivisionError):
+            rows = [("", math.inf, "")]
+        if not all(math.isfinite(value) for _, value, _ in rows):
+            raise InputError(
+                f"theory: the figures for H = {self.H:.3g}, d = {self.d:.3g}, tau = {self.tau:g}, epsilon = "
+                f"{self.epsilon:g}, delta = {self.delta:g} are too large for floating-point numbers"
+            )
+        return rows
+
+    def _rows(self) -> list[tuple[str, float, str]]:
         H, A, d, tau, eps = self.H, self.A, self.d, self.tau, self.epsilon
         log_class = math.log(self.class_size / self.delta)
         iterations = H**6 * A**2 * d**4 * log_class / (tau * eps) ** 2

@@ -18,19 +18,18 @@ from typing import overload
 import numpy as np
 
 from tailrank import bellman, checks
-from tailrank.bracket import Limits, Problem, refine_brackets
+from tailrank.bracket import PRODUCTS_A_SECOND, Limits, Problem, refine_brackets
 from tailrank.checks import InputError, NotConverged
 from tailrank.criteria import replan
 from tailrank.evaluation import Evaluation, return_law
 from tailrank.mdp import FiniteMDP
+from tailrank.parallel import together
 from tailrank.plan import Plan, Reference, Status
 from tailrank.planners.exact import Curve, Job
 from tailrank.planners.sampled_iterated import Sampling
 from tailrank.policy import BudgetPolicy, Policy
 
 CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
-PRODUCTS_A_SECOND = 5e8
-"""A cautious guess at the speed of an induction, to tell beforehand whether it ends in time."""
 
 
 @overload
@@ -128,9 +127,7 @@ def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
 def _exact_plans(problem: Problem, levels: tuple[float, ...], job: Job) -> tuple[Plan, ...]:
     curve, policy = job.run(problem.mean_policy.actions)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
-    laws = bellman.together(
-        [partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)]
-    )
+    laws = together([partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)])
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
         value = evaluation.cvar(tau)

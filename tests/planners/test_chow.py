@@ -121,7 +121,7 @@ def test_a_law_too_large_to_list_is_bracketed():
     S, A, H = 4, 2, 12
     mdp = FiniteMDP.from_arrays(rng.dirichlet(np.ones(S), (S, A)), rng.normal(size=(S, A, S)), horizon=H)
     policy, claim, _ = chow(mdp, 0.2)
-    result = evaluate_levels(policy, mdp, rounded_grid(0.01, 0.0, H, 1.0, "nearest"))
+    result = evaluate_levels(policy, mdp, rounded_grid(0.01, np.zeros(H), 1.0, "nearest"))
     assert result.method == "moments"
     assert result.cvar(0.2) <= result.cvar_upper(0.2) <= claim
     assert result.cvar_upper(0.2) - result.cvar(0.2) < 1e-2

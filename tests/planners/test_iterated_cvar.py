@@ -62,7 +62,7 @@ PUBLISHED = {"machine": (-10.0, 0.01), "ruin": (0.0, 0.01), "inventory": (0.0, 0
 def test_published_cvar_of_the_nested_policy(name):
     mdp = FiniteMDP.from_rows(**domain_columns(name))
     value, noise = PUBLISHED.get(name, (217, 2))
-    grid = rounded_grid(0.5 if name == "riverswim" else 0.1, 0.0, mdp.horizon, mdp.discount, "nearest")
+    grid = rounded_grid(0.5 if name == "riverswim" else 0.1, np.zeros(mdp.horizon), mdp.discount, "nearest")
     result = return_law(iterated_cvar(mdp, 0.1)[0], mdp, grid)
     assert result.cvar(0.1) - noise <= value <= result.cvar_upper(0.1) + noise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import signal
 from collections.abc import Callable
@@ -213,12 +212,7 @@ def theory(as_json: bool, **figures: Any) -> None:
     """What the theorems ask for, with all their constants set to one."""
     from tailrank.schedules import Theory
 
-    try:
-        rows = Theory(**figures).table()
-    except (OverflowError, ZeroDivisionError):
-        rows = []
-    if not rows or not all(math.isfinite(value) for _, value, _ in rows):
-        raise Failure("theory: the figures are too large for a number; choose a larger --epsilon or --tau")
+    rows = Theory(**figures).table()
     if as_json:
         table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]
         click.echo(json.dumps(figures | {"table": table}, allow_nan=False))

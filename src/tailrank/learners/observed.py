@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tailrank import checks
-from tailrank.bonus import covariance_norms
+from tailrank.bonus import norms
 from tailrank.checks import InputError
 from tailrank.decoder import posterior
 from tailrank.latents import LatentCounts
@@ -263,4 +263,5 @@ def _norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarra
     """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
     steps, K, A, d = transitions.shape
     phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d)
-    return covariance_norms(phi.reshape(steps, -1, d), visits.reshape(steps, -1), lam).reshape(steps, K, A)
+    found = [norms(one.reshape(-1, d), seen.ravel(), lam) for one, seen in zip(phi, visits, strict=True)]
+    return np.stack(found).reshape(steps, K, A)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailrank.bellman import together
+from tailrank.parallel import together
 
 LARGEST_SAMPLE = 400
 """Observations of a step that the fit looks at, drawn evenly over the latents of the last fit."""

@@ -18,47 +18,55 @@ from tailrank.checks import InputError, tail_level
 from tailrank.grid import BudgetGrid
 from tailrank.mdp import FiniteMDP
 from tailrank.policy import BudgetPolicy
+from tailrank.risk import best_budget
 
-TIE = 1e-11
-"""Budgets whose objectives differ by less than this (relative to the curve's width) are tied."""
+SHORT = 1e-12
+"""A piece of the frontier that is shorter than this, relative to its tau, is rounding."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Budgets [C] as grid indices and in reward units, and V(c) [C] in reward units."""
+    """Budgets [C] as grid indices, in reward units, and the same less the grid's offset (which may be so large that
+    it swallows their differences); V(c) [C] in reward units."""
 
     index: np.ndarray
     budget: np.ndarray
+    above: np.ndarray
     shortfall: np.ndarray
+
+    @classmethod
+    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray) -> Curve:
+        """From budgets as grid indices [C] and V [C] in units."""
+        unit = float(grid.unit)
+        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit)
 
     def objective(self, tau: float) -> np.ndarray:
         """c - V(c) / tau at every budget, [C]."""
-        return self.budget - self.shortfall / tail_level(tau)
+        with np.errstate(over="ignore"):
+            return self.budget - self.shortfall / tail_level(tau)
 
     def best(self, tau: float) -> int:
         """Position of the smallest budget that attains the maximum."""
-        objective = self.objective(tau)
-        width = float(self.budget[-1] - self.budget[0])
-        return int(np.argmax(objective >= objective.max() - TIE * width))
+        return best_budget(self.above, self.shortfall, tail_level(tau))
 
     def refined(self, finer: Curve) -> Curve:
         """This curve with a part of it replaced by a finer one."""
-        outside = (self.budget < finer.budget[0]) | (self.budget > finer.budget[-1])
-        order = np.argsort(np.concatenate([self.budget[outside], finer.budget]), kind="stable")
+        outside = (self.above < finer.above[0]) | (self.above > finer.above[-1])
+        order = np.argsort(np.concatenate([self.above[outside], finer.above]), kind="stable")
         columns = zip(
-            (self.index, self.budget, self.shortfall),
-            (finer.index, finer.budget, finer.shortfall),
+            (self.index, self.budget, self.above, self.shortfall),
+            (finer.index, finer.budget, finer.above, finer.shortfall),
             strict=True,
         )
         return Curve(*(np.concatenate([a[outside], b])[order] for a, b in columns))
 
     def frontier(self) -> Frontier:
         """The optimum as a function of tau."""
-        hull = _lower_hull(self.budget, self.shortfall)
+        hull = _lower_hull(self.above, self.shortfall)
         budget, shortfall = self.budget[hull], self.shortfall[hull]
-        slope = np.diff(shortfall) / np.diff(budget)
+        slope = np.diff(shortfall) / np.diff(self.above[hull])
         ends = np.clip(np.concatenate([[0.0], slope, [1.0]]), 0.0, 1.0)
-        keep = (np.diff(ends) > 1e-12) & (ends[1:] > 0)
+        keep = np.diff(ends) > SHORT * ends[1:]
         return Frontier(ends[:-1][keep], ends[1:][keep], budget[keep], shortfall[keep])
 
 
@@ -110,8 +118,7 @@ class Job:
         """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept."""
         result = bellman.induct(self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions)
         index, units = result.curve(self.mdp.start)
-        curve = Curve(index, np.asarray(self.grid.value(index)), units * float(self.grid.unit))
-        return curve, self._policy(result, mean_actions) if self.keep_actions else None
+        return Curve.of(self.grid, index, units), self._policy(result, mean_actions) if self.keep_actions else None
 
     def _policy(self, result: bellman.Induction, mean_actions: np.ndarray) -> BudgetPolicy:
         tables = self.layout.tables[:-1]

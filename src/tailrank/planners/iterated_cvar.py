@@ -18,7 +18,7 @@ from tailrank.policy import MarkovPolicy
 from tailrank.risk import cvar
 
 TIE = 1e-12
-"""Actions whose values differ by less than this (relative to the state's largest) tie; the lowest wins."""
+"""Actions whose values differ by less than this (relative to the best) tie; the lowest wins."""
 
 
 def iterated_cvar(mdp: FiniteMDP, tau: float) -> tuple[MarkovPolicy, np.ndarray]:
@@ -41,8 +41,7 @@ def iterated_cvar(mdp: FiniteMDP, tau: float) -> tuple[MarkovPolicy, np.ndarray]
 def best_actions(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The lowest action of those that tie for the largest Q [S, A], [S], and that Q, [S]."""
     best = q.max(axis=1)
-    scale = np.abs(np.where(np.isfinite(q), q, 0.0)).max(axis=1)
-    return np.argmax(q >= (best - TIE * scale)[:, None], axis=1), best
+    return np.argmax(q >= (best - TIE * np.abs(best))[:, None], axis=1), best
 
 
 def nested_value(mdp: FiniteMDP, tau: float, values: np.ndarray) -> float:

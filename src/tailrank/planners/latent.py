@@ -18,14 +18,15 @@ from functools import partial
 
 import numpy as np
 
-from tailrank.bellman import action_type, on_one_blas_thread, together
+from tailrank.bellman import action_type
 from tailrank.lowrank import LowRankModel
+from tailrank.parallel import on_one_blas_thread, together
 from tailrank.policy import BudgetPolicy
 from tailrank.rewards import RewardLaw
-from tailrank.risk import ReturnLaw
+from tailrank.risk import ReturnLaw, best_budget
 
 TIE = 1e-12
-"""Values (in units) that differ by less are tied; the lowest action wins."""
+"""Values that differ by less, relative to their size, are tied; the lowest action wins."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,8 @@ class LatentPlan:
 
     def at(self, tau: float) -> LatentPlan:
         """The same policy with the budget that is best for this tail (the smallest of them): no new induction."""
-        objective = np.arange(self.curve.size) - self.curve / tau
-        best = int(np.argmax(objective >= objective.max() - 1e-11 * objective.size))
-        return replace(self, budget=best, objective=float(objective[best]))
+        best = best_budget(np.arange(self.curve.size), self.curve, tau)
+        return replace(self, budget=best, objective=float(best - self.curve[best] / tau))
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""

@@ -28,6 +28,7 @@ import numpy as np
 from tailrank.decoder import Decoder, posterior
 from tailrank.latents import LatentCounts
 from tailrank.replay import Replay
+from tailrank.risk import best_budget
 
 SURE = 1e-3
 """An observation whose latent has probability above 1 - SURE counts as sure."""
@@ -71,7 +72,7 @@ class ObservedPlan:
         values = self.values[h]
         rows = values[latents, :, np.clip(budgets, 0, values.shape[2] - 1)]
         least = rows.min(axis=1, keepdims=True)
-        return np.asarray((rows <= least + 1e-12 * np.maximum(1.0, np.abs(least))).argmax(axis=1))
+        return np.asarray((rows <= least + 1e-12 * np.abs(least)).argmax(axis=1))
 
 
 class ObservedPlanner(Protocol):
@@ -149,9 +150,8 @@ def plan_observed(
             tables[:K] = here.sure[:, None] * tables[:K] + np.einsum("zi,zic->zc", here.weights, points)
             error = max(error, _error(here.weights, points))
     first = _best(values[-1], start).mean(axis=0)
-    objective = np.arange(first.size) - first / tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * max(1.0, float(np.abs(objective).max()))))
-    return ObservedPlan(tuple(reversed(values)), best, float(objective[best]), first, error)
+    best = best_budget(np.arange(first.size), first, tau)
+    return ObservedPlan(tuple(reversed(values)), best, float(best - first[best] / tau), first, error)
 
 
 def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) -> np.ndarray:

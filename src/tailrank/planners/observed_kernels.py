@@ -121,6 +121,6 @@ def choose(values, mix, budgets, result):
             for z in range(K):
                 if mix[i, z] > 1e-12:
                     q += mix[i, z] * values[z, a, c]
-            if q < least - 1e-12 * max(1.0, abs(least)) or a == 0:
+            if q < least - 1e-12 * abs(least) or a == 0:
                 best, least = a, q
         result[i] = best

@@ -16,6 +16,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.planners.latent import backup
 from tailrank.planners.lsvi_model import FeatureModel, view
+from tailrank.risk import best_budget
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,5 @@ def plan_sampled(model: FeatureModel, tau: float, *, samples: int, rng: np.rando
         tables.append(table)
         table = backup(seen.phi, table, law_of, seen.law.reshape(n * A, n_units), seen.bonus, mean, chosen)
     curve = table[0]
-    objective = np.arange(curve.size) - curve / tau
-    best = int(np.argmax(objective >= objective.max() - 1e-11 * curve.size))
-    return SampledPlan(model, tuple(reversed(tables)), best, float(objective[best]), curve)
+    best = best_budget(np.arange(curve.size), curve, tau)
+    return SampledPlan(model, tuple(reversed(tables)), best, float(best - curve[best] / tau), curve)

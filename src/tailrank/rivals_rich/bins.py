@@ -138,7 +138,7 @@ class Bins:
         spread = float(values[-1] - values[0])
         grid = exact_grid([values], H, 1.0) if values.size <= MOST_LEVELS else None
         if grid is None or spread / float(grid.unit) > MOST_LEVELS:
-            return rounded_grid(spread / ROUNDED_LEVELS, 0.0, H, 1.0, "nearest")
+            return rounded_grid(spread / ROUNDED_LEVELS, np.zeros(H), 1.0, "nearest")
         return grid
 
 
@@ -216,7 +216,7 @@ def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.n
     layout = bellman.layout(mdp, grid, bellman.reachable(mdp))
     result = bellman.induct(mdp, grid, layout, keep_actions=True, bonus=bonus)
     index, units = result.curve(mdp.start)
-    curve = Curve(index, np.asarray(grid.value(index)), units * float(grid.unit))
+    curve = Curve.of(grid, index, units)
     tables = layout.tables[:-1]
     return BudgetPolicy(
         grid=grid,

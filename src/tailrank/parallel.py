@@ -1,0 +1,71 @@
+"""Work on all cores: threads around kernels, which release the interpreter lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+PARTS_WORK = 50_000_000
+"""Products above which a step is cut into more parts than cores, so that none waits long for the last."""
+
+SERIAL_WORK = 200_000
+"""Products below which a step is not worth dividing over threads."""
+
+
+def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray) -> None:
+    """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores."""
+    total, n = int(work.sum()), work.size
+    workers = threads()
+    if workers == 1 or total < SERIAL_WORK:
+        kernel(0, n, *arguments)
+        return
+    parts = workers * (1 if total < PARTS_WORK else 4)
+    cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
+    bounds = np.unique(np.concatenate([[0], cuts, [n]]))
+    spans = list(pairwise(bounds.tolist()))
+    others = [_pool(workers).submit(kernel, *span, *arguments) for span in spans[1:]]
+    kernel(*spans[0], *arguments)  # this thread works too
+    for part in others:
+        part.result()
+
+
+def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of independent tasks that spend their time in kernels, run on all cores."""
+    workers = threads()
+    if workers == 1 or len(tasks) == 1:
+        return [task() for task in tasks]
+    return list(_pool(workers).map(lambda task: task(), tasks))
+
+
+def on_one_blas_thread() -> AbstractContextManager[Any]:
+    """While this holds, matrix products use one thread each: the caller divides the work, and the bits do not
+    depend on the number of cores."""
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401 - it must be loaded to be found: kernels use its BLAS
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def threads() -> int:
+    """Cores to use: TAILRANK_THREADS, or those this process may run on."""
+    setting = os.environ.get("TAILRANK_THREADS", "")
+    return max(1, int(setting)) if setting.isdigit() else len(os.sched_getaffinity(0))
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="tailrank")
