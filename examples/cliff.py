@@ -10,7 +10,7 @@ it). Between the two, on a path where one move in five is of the slippery kind, 
 from __future__ import annotations
 
 import numpy as np
-from compare import BLUE, RED, TAU, target
+from shared import BLUE, RED, TAU, target
 
 from tailrank import FiniteMDP, cvar, cvar_interval, play, read_mdp, solve
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from figure import draw
@@ -30,6 +31,7 @@ COMMANDS = (
 
 def main() -> int:
     """Exit code of the first command that fails, else 0."""
+    began = time.perf_counter()
     for run in ("lock", "rich"):
         shutil.rmtree(ROOT / "demo" / run, ignore_errors=True)
     (ROOT / "demo").mkdir(exist_ok=True)
@@ -43,6 +45,7 @@ def main() -> int:
     print("\n== the same lock, learned for the mean and for the tail\n$ python examples/risky_lock.py demo", flush=True)
     code = subprocess.run([sys.executable, "examples/risky_lock.py", "demo"], cwd=ROOT).returncode
     print(f"\nopen the report in a browser: {(ROOT / 'demo' / 'report.html').as_uri()}")
+    print(f"{time.perf_counter() - began:.0f} s in all")
     return code
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from compare import TAU, Task, compare, draw, judge, sized, target
+from shared import TAU, Task, compare, draw, judge, sized, target
 
 from tailrank import cvar
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compare import Task, compare, draw, sized, target
+from shared import Task, compare, draw, sized, target
 
 from tailrank import FiniteMDP, solve
 

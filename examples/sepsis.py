@@ -20,7 +20,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from compare import Task, compare, draw, sized, target
+from shared import Task, compare, draw, sized, target
 
 from tailrank import FiniteMDP, solve
 

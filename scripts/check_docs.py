@@ -30,6 +30,8 @@ FENCE = re.compile(r"^( *)```(python|sh|output)\n(.*?)^\1```$", re.M | re.S)
 SKIP = re.compile(r"<!-- not run: [^\n]+ -->\s*\Z")
 VARIES = re.compile(r"[\d.,]+(?= (?:s|kB)\b)")
 NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+LONGEST = 600
+"""Seconds that a page may take."""
 GENERATED = {"results.md", "benchmarks.md"}
 CLIFF = """
 import shutil, numpy as np
@@ -154,11 +156,14 @@ def check(path: Path, write: bool) -> tuple[list[str], int, int, float]:
     tasks = [{"language": b.language, "code": b.code, "where": f"{name}:{b.line}"} for b in blocks]
     if name in BEFORE:
         tasks.insert(0, {"language": "python", "code": BEFORE[name], "where": f"{name}:0"})
-    with workplace() as folder:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", __file__, "--work"], cwd=folder, env=ENVIRONMENT, text=True,
-            input=json.dumps(tasks), capture_output=True, timeout=300,
-        )  # fmt: skip
+    try:
+        with workplace() as folder:
+            done = subprocess.run(
+                [sys.executable, "-W", "error", __file__, "--work"], cwd=folder, env=ENVIRONMENT, text=True,
+                input=json.dumps(tasks), capture_output=True, timeout=LONGEST,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return [f"docs/{name}: its blocks were not done after {LONGEST} s"], 0, skipped, float(LONGEST)
     results = [json.loads(line) for line in done.stdout.splitlines()][len(tasks) - len(blocks) :]
     problems = list(_compared(name, blocks, results))
     if len(results) < len(blocks) and not problems:

@@ -3,8 +3,8 @@
     python studies/fuzz_planner.py [SECONDS] [SEED]
 
 The problems and the answers, in rational arithmetic, are those of tests/fuzz.py. What is written: how many problems of
-each kind were checked, and the largest deviation of each thing that was compared, in units of what is allowed (rounding;
-above 1 is a failure), with the seed that gives it again. Ends with exit code 1 if there was a failure.
+each kind were checked, and the largest deviation of each thing that was compared, in units of what is allowed
+(rounding; above 1 is a failure), with the seed that gives it again. Ends with exit code 1 if there was a failure.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-import fuzz
 import numpy as np
+
+import fuzz
 
 PATH = HERE / "results" / "fuzz_planner.json"
 SECONDS = 3600.0

@@ -27,7 +27,7 @@ import driving
 import inventory
 import numpy as np
 import sepsis
-from compare import TAU, Task, difference, judge, learn, uniform
+from shared import TAU, Task, difference, judge, learn, uniform
 
 from tailrank import cvar, cvar_interval, solve
 

@@ -1,9 +1,9 @@
-"""The studies of zoo/*.toml: run them, keep their tables in zoo/results, and write docs/bench.md from those.
+"""Run the sweeps in studies/sweeps, keep their tables in its folder results, and write docs/bench.md from those.
 
     python studies/zoo.py [NAME ...] [--runs DIR] [--tables]
 
-Each NAME is a sweep (`tailrank sweep zoo/NAME.toml`) whose runs are compared (`tailrank compare`); finished runs are
-skipped. --tables only writes the page anew, from zoo/results.
+Each NAME is a sweep (`tailrank sweep studies/sweeps/NAME.toml`) whose runs are compared (`tailrank compare`);
+finished runs are skipped. --tables only writes the page anew, from the tables that are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-ZOO, RESULTS, PAGE = ROOT / "zoo", ROOT / "zoo" / "results", ROOT / "docs" / "bench.md"
+SWEEPS, PAGE = ROOT / "studies" / "sweeps", ROOT / "docs" / "bench.md"
+RESULTS = SWEEPS / "results"
 NAMES = ("tuning", "headline", "ella", "ucbvi", "bernstein")
 PACKAGES = ("tailrank", "numpy", "numba", "scipy")
 
@@ -30,7 +31,7 @@ def measure(name: str, folder: Path) -> dict[str, object]:
     from tailrank.comparison import compare
     from tailrank.comparison.export import as_dict, runs_csv
 
-    sweep = [sys.executable, "-m", "tailrank", "sweep", str(ZOO / f"{name}.toml"), "--out", str(folder)]
+    sweep = [sys.executable, "-m", "tailrank", "sweep", str(SWEEPS / f"{name}.toml"), "--out", str(folder)]
     subprocess.run([*sweep, "--backend", "processes"], check=True)
     runs = sorted(path for path in folder.iterdir() if path.is_dir())
     first = json.loads((runs[0] / "manifest.json").read_text())
@@ -39,7 +40,7 @@ def measure(name: str, folder: Path) -> dict[str, object]:
     table = runs_csv(found).replace(f"{folder}/", "")
     (RESULTS / f"{name}.csv").write_text(table)
     about = {
-        "sweep": hashlib.sha256((ZOO / f"{name}.toml").read_bytes()).hexdigest(), "runs": len(runs),
+        "sweep": hashlib.sha256((SWEEPS / f"{name}.toml").read_bytes()).hexdigest(), "runs": len(runs),
         "python": first["python"], "versions": {p: metadata.version(p) for p in PACKAGES},
         "comparison": thin(as_dict(found)) | {"slopes": slopes(runs) if name in ("ucbvi", "bernstein") else {}},
     }  # fmt: skip
@@ -179,9 +180,9 @@ def slope_table(about: dict) -> list[str]:
 
 TOP = """# The bench: ELA and its rivals
 
-Written by `make study` (`python studies/zoo.py`) from the sweeps in `zoo/`; their tables, a row a run, are in
-`zoo/results`. Every number is a median or mean over seeds with a 95% interval; how those are made is in
-[Compare](compare.md), what the rivals are in [Rivals](rivals.md). An environment is drawn anew for every seed.
+Written by `make study` (`python studies/zoo.py`) from the sweeps in `studies/sweeps`; their tables, a row a run,
+are in `studies/sweeps/results`. Every number is a median or mean over seeds with a 95% interval; how those are made is
+in [Compare](compare.md), what the rivals are in [Rivals](rivals.md). An environment is drawn anew for every seed.
 """
 TUNING = """Every algorithm gets the same grid of bonus scales, on seeds that are used for nothing else (risky lock,
 H = 5, A = 4, 300 states, tau = .1, five seeds). Median episodes until a plan is within 5% of CVaR*:"""

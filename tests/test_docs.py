@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -112,3 +113,35 @@ def test_every_line_of_the_algorithms_has_a_place(algorithm, lines, ends):
             covered |= set(range(int(first), int(last or first) + 1))
     assert covered | ends == set(range(1, lines + 1))
     assert all("`" in row for row in table.splitlines()[2:])
+
+
+def test_the_readme_does_not_overstate_the_benchmarks():
+    rows = json.loads((ROOT / "benchmarks" / "results.json").read_text())["contenders"]
+    peers = [row for row in rows.values() if row["kind"] == "peer" and "failed" not in row]
+
+    def seconds(row):
+        return row["build_seconds"] + row["solve_seconds"]
+
+    fastest, least = min(map(seconds, peers)), min(row["peak_bytes"] for row in peers)
+    measured = (
+        fastest / seconds(rows["tailrank"]),
+        fastest / seconds(rows["tailrank_kernel"]),
+        least / rows["tailrank"]["peak_bytes"],
+    )
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    claim = re.search(
+        r"takes (\d+) times as long .* (\d+) times as long as its induction .* (\d+) times the memory", text
+    )
+    assert all(int(said) <= found for said, found in zip(claim.groups(), measured, strict=True)), measured
+
+
+PAGES = [*ROOT.glob("*.md"), *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_pictures_are_there(path):
+    """Sphinx checks those between its pages; this one also the README, CONTRIBUTING.md and pictures."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"

@@ -12,13 +12,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import tailrank
 from tailrank import FiniteMDP, InputError, play, solve
+from tailrank.criteria import replan
 from tailrank.envs import from_mdp
 from tailrank.envs.actions import Actions
 from tailrank.envs.budget import BudgetObservation
 from tailrank.envs.gym import EpisodicEnv
 from tailrank.envs.spaces import Encoder
 from tailrank.predict import Predictor
-from tailrank.rivals import replan
 from tailrank.storage import Stored
 
 MDP = FiniteMDP.from_rows(

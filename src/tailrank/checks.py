@@ -83,12 +83,43 @@ def whole(value: object, name: str, least: int = 1) -> int:
     return int(result)
 
 
+def positive(value: object, name: str) -> float:
+    """`value` as a finite float above 0."""
+    result = number(value, name)
+    if result <= 0.0:
+        raise InputError(f"{name} = {value}: must be positive")
+    return result
+
+
+def not_negative(value: object, name: str) -> float:
+    """`value` as a finite float that is 0 or above."""
+    result = number(value, name)
+    if result < 0.0:
+        raise InputError(f"{name} = {value}: must not be negative")
+    return result
+
+
+def inside(value: object, name: str, interval: str) -> float:
+    """`value` as a float in an interval such as "[0, 1)"; a round bracket leaves out its end."""
+    result = number(value, name)
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    above = result > low if interval.startswith("(") else result >= low
+    below = result < high if interval.endswith(")") else result <= high
+    if not (above and below):
+        raise InputError(f"{name} = {value}: must lie in {interval}")
+    return result
+
+
 def discount_factor(value: object) -> float:
     """A discount in (0, 1]."""
-    result = number(value, "discount")
-    if not 0.0 < result <= 1.0:
-        raise InputError(f"discount = {value}: must lie in (0, 1]")
-    return result
+    return inside(value, "discount", "(0, 1]")
+
+
+def indices(values: np.ndarray, name: str, size: int, place: str) -> None:
+    """Raise unless all values [n] lie in 0..size - 1."""
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < size:
+        i = int(np.flatnonzero((values < 0) | (values >= size))[0])
+        raise InputError(f"{name}[{i}] = {values[i]} {place}: must lie in 0..{size - 1}")
 
 
 def one_of(value: str, name: str, allowed: Iterable[str]) -> str:

@@ -28,6 +28,11 @@ class FiniteMDP:
 
     ptr [B S A + 1], next_state [n], prob [n], reward [n]: the rows (B = 1 or horizon step blocks).
     start [S]: law of the first state. `labels` [S] and `action_labels` [A] are the user's own names.
+
+    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
+    >>> mdp = FiniteMDP.from_rows(*zip(*rows), horizon=3)
+    >>> mdp.n_states, mdp.n_actions, mdp.horizon
+    (1, 2, 3)
     """
 
     ptr: np.ndarray
@@ -220,10 +225,6 @@ class FiniteMDP:
             prob=np.add.reduceat(self.prob[order], begin),
             reward=key[2][begin],
         )
-
-    def with_start(self, start: object) -> FiniteMDP:
-        """The same MDP from another start: a state (0-based), a mapping or a law [S]."""
-        return replace(self, start=_start_law(start, self.n_states, self.labels))
 
 
 def _indices(column: object, name: str) -> np.ndarray:

@@ -31,6 +31,12 @@ class Plan:
     budget: the starting budget c, in reward units (None for criteria without one).
     claim: the value the criterion itself gives to its plan, where that is not the CVaR.
     notes: what the user should know, a line each.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
+    >>> plan = solve(FiniteMDP.from_rows(*zip(*rows), horizon=1), tau=0.2)
+    >>> plan.status, plan.budget, plan.law.values.tolist(), round(plan.frontier().cvar(1.0), 9)
+    ('exact', 1.0, [1.0], 1.3)
     """
 
     tau: float

@@ -42,6 +42,14 @@ class BudgetPolicy:
 
     first [H, S]: budget of each table's first entry. offset [H, S + 1]: its place in `actions`.
     elsewhere [H, S]: the risk-neutral action, played in states the model says cannot be met.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.8, 3), (0, 1, 0, 0.2, 0)]  # s, a, s', p, r
+    >>> policy = solve(FiniteMDP.from_rows(*zip(*rows), horizon=2), tau=0.2).policy
+    >>> memory, state = policy.start(1), np.array([0])
+    >>> action = policy.act(0, state, memory)
+    >>> policy.start_budget, action.tolist(), policy.update(0, state, action, np.array([3.0]), state, memory).tolist()
+    (3.0, [1], [0])
     """
 
     grid: BudgetGrid
@@ -79,19 +87,12 @@ class BudgetPolicy:
         return float(self.grid.value(self.budget))
 
 
-@dataclass(frozen=True)
-class MarkovPolicy:
-    """Acts on (step, state) alone: actions [H, S]."""
-
-    actions: np.ndarray
+class Memoryless:
+    """What policies have in common that remember nothing."""
 
     def start(self, n: int) -> np.ndarray:
-        """Nothing to remember: zeros."""
+        """Nothing to remember: zeros [n]."""
         return np.zeros(n, dtype=np.int64)
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """The action of each state."""
-        return self.actions[h, states].astype(np.int64)
 
     def update(
         self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
@@ -99,6 +100,22 @@ class MarkovPolicy:
     ) -> np.ndarray:  # fmt: skip
         """Still nothing."""
         return memory
+
+
+@dataclass(frozen=True)
+class MarkovPolicy(Memoryless):
+    """Acts on (step, state) alone: actions [H, S].
+
+    >>> policy = MarkovPolicy(np.array([[0, 1], [1, 1]]))
+    >>> policy.act(0, np.array([1, 0, 0]), policy.start(3)).tolist()
+    [1, 0, 0]
+    """
+
+    actions: np.ndarray
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action of each state."""
+        return self.actions[h, states].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,14 @@ class Predictor:
     of n observations stacked into an array. shape: that of one observation, to tell one from a batch (default: (),
     a state number, for policies of finite MDPs, else one axis). actions: a `tailrank.envs.actions.Actions`, where
     the environment's own actions are not 0..A-1. horizon: H, if the policy does not say.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.8, 3), (0, 1, 0, 0.2, 0)]  # s, a, s', p, r
+    >>> player = Predictor(solve(FiniteMDP.from_rows(*zip(*rows), horizon=2), tau=0.2).policy)
+    >>> first, state = player.predict(0)
+    >>> second, state = player.predict(0, player.reward(state, [0.0]))
+    >>> int(first), int(second)
+    (1, 1)
     """
 
     def __init__(

@@ -81,6 +81,11 @@ def play(
 
     horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
     simulator see `play_simulator`.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> mdp = FiniteMDP.from_rows([0, 0], [0, 1], [0, 0], [1, 1], [1, 2], horizon=3)
+    >>> play(solve(mdp, tau=0.1).policy, mdp, 2, rng=np.random.default_rng(0)).returns.tolist()
+    [6.0, 6.0]
     """
     n = checks.whole(episodes, "episodes")
     if isinstance(env, FiniteMDP):
@@ -138,6 +143,12 @@ def play_simulator(
 
     The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
     long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
+
+    >>> from tailrank import make_simulator
+    >>> from tailrank.policy import UniformPolicy
+    >>> lock = make_simulator("rich-lock", horizon=3, n_actions=4)
+    >>> play_simulator(UniformPolicy(4, 3, np.random.default_rng(0)), lock, np.arange(1, 9, 2)).returns.shape
+    (4,)
     """
     seeds = np.asarray(seeds)
     if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":

@@ -1,8 +1,8 @@
-"""Parameters of the algorithms as functions of the iteration (SPEC of Theorems 4.1 and 5.1).
+"""Parameters of the algorithms as functions of the iteration (Theorems 4.1 and 5.1).
 
-`Theory` gives what the theorems ask for, with every unspecified constant set to one; `Practical`, the
-default, has the same form with scales that make the bonus fall within a run. Settings that the printed
-text gets wrong have two values, "printed" and "corrected" (docs/paper_notes.md).
+`THEORY` is what the theorems ask for, with every unspecified constant set to one; `PRACTICAL`, the default, has
+the same form with scales that make the bonus fall within a run. `Theory` tells what the theorems ask for in all.
+Settings that the printed text gets wrong have two values, "printed" and "corrected" (docs/paper_notes.md).
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class Schedule:
 
     alpha_scale, lam_scale: c_a and c_l. cap: "corrected" is H, "printed" is 2, or a number. log: whether the
     logarithm of alpha^k stands inside the square root ("corrected") or outside ("printed").
+
+    >>> Schedule().cap_for(5), Schedule(cap="printed").cap_for(5)
+    (5.0, 2.0)
     """
 
     alpha_scale: float = 1.0
@@ -31,14 +34,12 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("alpha_scale", "lam_scale"):
-            if not checks.number(getattr(self, name), name) > 0:
-                raise InputError(f"{name} = {getattr(self, name)}: must be positive")
-        if not 0 < checks.number(self.delta, "delta") < 1:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+            checks.positive(getattr(self, name), name)
+        checks.inside(self.delta, "delta", "(0, 1)")
         if isinstance(self.cap, str):
             checks.one_of(self.cap, "cap", ("corrected", "printed"))
-        elif checks.number(self.cap, "cap") < 0:
-            raise InputError(f"cap = {self.cap}: must not be negative")
+        else:
+            checks.not_negative(self.cap, "cap")
         checks.one_of(self.log, "log", ("corrected", "printed"))
 
     def confidence(self, k: int, H: int, log_class: float) -> float:
@@ -82,12 +83,10 @@ class Theory:
         for name in ("H", "A", "d"):
             checks.whole(getattr(self, name), name)
         checks.tail_level(self.tau)
-        if not checks.number(self.epsilon, "epsilon") > 0:
-            raise InputError(f"epsilon = {self.epsilon}: must be positive")
-        if not checks.number(self.class_size, "class_size") >= 1:
+        checks.positive(self.epsilon, "epsilon")
+        if checks.number(self.class_size, "class_size") < 1:
             raise InputError(f"class_size = {self.class_size}: must be at least 1")
-        if not 0 < checks.number(self.delta, "delta") < 1:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+        checks.inside(self.delta, "delta", "(0, 1)")
 
     def table(self) -> list[tuple[str, float, str]]:
         """Rows (quantity, value, formula)."""

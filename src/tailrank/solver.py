@@ -20,6 +20,7 @@ import numpy as np
 from tailrank import bellman, checks
 from tailrank.bracket import PRODUCTS_A_SECOND, Limits, Problem, refine_brackets
 from tailrank.checks import InputError, NotConverged
+from tailrank.criteria import replan
 from tailrank.evaluation import Evaluation, return_law
 from tailrank.mdp import FiniteMDP
 from tailrank.parallel import together
@@ -27,7 +28,6 @@ from tailrank.plan import Plan, Reference, Status
 from tailrank.planners.exact import Curve, Job
 from tailrank.planners.sampled_iterated import Sampling
 from tailrank.policy import BudgetPolicy, Policy
-from tailrank.rivals import replan
 
 CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 
@@ -93,9 +93,7 @@ def solve(
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     problem = Problem.of(mdp)
-    fixed = None if unit is None else checks.number(unit, "unit")
-    if fixed is not None and fixed <= 0:
-        raise InputError(f"unit = {unit}: must be positive")
+    fixed = None if unit is None else checks.positive(unit, "unit")
     plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":

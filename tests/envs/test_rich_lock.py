@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tailrank import InputError, make_simulator
-from tailrank.envs import counted
+from tailrank.envs import counter_rng
 
 SETTINGS = [
     {"horizon": 6, "n_actions": 3},
@@ -71,21 +71,21 @@ def test_latents_rewards_and_noise_have_their_laws():
     noise = (seen - signal) / 0.3
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-3
     np.testing.assert_allclose(np.cov(noise.T), np.eye(env.n_features), atol=5 * np.sqrt(2 / n))
-    with pytest.raises(InputError, match=r"actions at step 1: must lie in 0\.\.1"):
+    with pytest.raises(InputError, match=r"actions\[0\] = 2 at step 1: must lie in 0\.\.1"):
         env.step(np.full(n, 2))
 
 
 def test_counted_numbers():
     # The stream of SplitMix64 from state 0, as its authors publish it.
-    first = counted._mixed(np.arange(1, 4, dtype=np.uint64) * counted.GOLDEN)
+    first = counter_rng._mixed(np.arange(1, 4, dtype=np.uint64) * counter_rng.GOLDEN)
     assert [hex(int(x)) for x in first] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
-    key = counted.keys(np.arange(4000))
-    u = counted.uniforms(key, 0, 50)
-    np.testing.assert_array_equal(counted.uniforms(key[7:9], 20, 5), u[7:9, 20:25])
+    key = counter_rng.keys(np.arange(4000))
+    u = counter_rng.uniforms(key, 0, 50)
+    np.testing.assert_array_equal(counter_rng.uniforms(key[7:9], 20, 5), u[7:9, 20:25])
     assert stats.kstest(u.ravel(), "uniform").pvalue > 1e-3
     assert np.abs(np.corrcoef(u.T) - np.eye(50)).max() < 5 / np.sqrt(4000)
     assert np.abs(np.corrcoef(u[:200]) - np.eye(200)).max() < 6 / np.sqrt(50)
     assert np.unique(u).size == u.size
-    z = counted.normals(u)
+    z = counter_rng.normals(u)
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
     assert np.abs(np.corrcoef(z.T) - np.eye(50)).max() < 5 / np.sqrt(4000)

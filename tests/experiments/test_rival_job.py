@@ -124,6 +124,7 @@ def test_what_keeps_no_state_plays_again(tmp_path, monkeypatch):
         ({"algorithm": "bins", "rank": 3}, "rank: is no setting of bins"),
         ({"algorithm": "bins", "alpha_scale": 0.5}, "alpha_scale: is no setting of bins"),
         ({"algorithm": "bins", "output": "greedy"}, "output: is no setting of bins"),
+        ({"algorithm": "bins", "stop_cvar": 0.5}, "stop_cvar: needs evaluate_every"),
         (
             {"algorithm": "bins", "planner": {"soft": True}},
             "planner.soft: is no setting of bins, which has projections",

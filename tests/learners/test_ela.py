@@ -20,8 +20,9 @@ from tailrank.envs.episodic import product_mdp
 from tailrank.evaluation import return_law
 from tailrank.grid import exact_grid
 from tailrank.learners.choices import ModelChoice
-from tailrank.learners.ela import ELA, exact_planner
+from tailrank.learners.ela import ELA
 from tailrank.learners.output import OutputRule, play_plan
+from tailrank.learners.parts import exact_planner
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.latent import plan_latent

@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from tailrank.envs import make_episodic
+from tailrank import FiniteMDP
+from tailrank.envs import from_mdp, make_episodic
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.run import resume, run
 from tailrank.learners.registry import ALGORITHMS, Recipe, make_learner
 from tailrank.streams import Streams
+from tailrank.training import train
 
 SMALL = {"horizon": 3, "n_actions": 2, "n_states": 3}
 FAST = {"ella": {"iterations": 5, "evaluations": 5}}
@@ -91,3 +93,14 @@ def test_every_summary_is_one_line():
     for algorithm in ALGORITHMS.values():
         assert algorithm.summary
         assert "\n" not in algorithm.summary
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("olive", "witness")])  # need a class
+def test_objectives_are_in_the_units_of_rewards(name):
+    """A reward more at every step makes every promise larger by H."""
+    rows = [(0, 0, 1, 0.5, 1.0), (0, 0, 0, 0.5, 0.0), (0, 1, 1, 1.0, 0.5), (1, 0, 0, 1.0, 0.0), (1, 1, 1, 1.0, 0.5)]
+    found = []
+    for more in (0.0, -3.0):
+        env = from_mdp(FiniteMDP.from_rows(*zip(*[(*row[:4], row[4] + more) for row in rows]), horizon=3))
+        found.append([row["objective"] for _, row in train(learner_on(name, env), env, iterations=3, seed=0)])
+    np.testing.assert_allclose(np.array(found[1]) - found[0], -9.0, atol=1e-9)

@@ -10,13 +10,13 @@ import tailrank
 from domains import case_rows, hau_counter_example, load_case
 from oracles import best_cvar_by_brute_force, cvar_by_sorting, follow, random_rows
 from tailrank.checks import InputError
+from tailrank.criteria import OVERESTIMATES, evaluate_levels
 from tailrank.evaluation import return_law
 from tailrank.grid import rounded_grid
 from tailrank.mdp import FiniteMDP
 from tailrank.planners import chow as module
 from tailrank.planners.chow import chow, decompose, default_levels
 from tailrank.planners.risk_neutral import risk_neutral
-from tailrank.rivals import OVERESTIMATES, evaluate_levels
 
 
 def least_by_lp(p, r, discount, after, levels, y):

@@ -5,26 +5,14 @@ from __future__ import annotations
 import socket
 
 import pytest
-from click.testing import CliRunner
 from report_cases import MODELS, simulator_run
 
-from tailrank.cli import main
+from command import cli, fails
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def cli(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-def fails(result, *words):
-    assert result.exit_code == 2, result.output
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def test_a_model_is_solved(tmp_path):

@@ -130,8 +130,9 @@ def _methods(table: Crossed, labels: Sequence[str]) -> tuple[str, ...]:
     if len(names) != len(table.methods):
         count = len(table.methods)
         raise InputError(f"label: must be given {count} times, once a configuration, found {len(names)}")
-    if len(set(names)) < len(names):
-        raise InputError("label: names of configurations must differ")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise InputError(f"label = {twice!r:.60}: is there twice, names of configurations must differ")
     return tuple(names)
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.report.runs import Run
+from tailrank.report.runs import APART, Run
 
 Paths = str | Path | Sequence[str | Path]
-IGNORED = {"seed", "checkpoint_every"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def flat(config: dict[str, Any]) -> dict[str, str]:
     """The settings of a run that matter, tables opened: `settings.horizon`."""
     result: dict[str, str] = {}
     for key, value in config.items():
-        if key in IGNORED:
+        if key in APART:
             continue
         if isinstance(value, dict):
             result |= {f"{key}.{name}": _text(x) for name, x in value.items()}

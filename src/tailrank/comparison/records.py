@@ -147,7 +147,12 @@ def _number(run: Run, name: str) -> float | None:
 def _check(run: Run, line: tuple[np.ndarray, ...] | None) -> None:
     if line is None:
         return
-    if not all(np.isfinite(column).all() for column in line):
-        raise InputError(f"{run.folder / files.ROWS}: episodes, cvar and regret must be finite")
-    if (np.diff(line[0]) < 0).any():
-        raise InputError(f"{run.folder / files.ROWS}: episodes must not become fewer")
+    path = run.folder / files.ROWS
+    for column in line:
+        bad = np.flatnonzero(~np.isfinite(column))
+        if bad.size:
+            raise InputError(f"{path}: holds {column[bad[0]]}, but episodes, cvar and regret must be finite")
+    fewer = np.flatnonzero(np.diff(line[0]) < 0)
+    if fewer.size:
+        before, after = line[0][fewer[0]], line[0][fewer[0] + 1]
+        raise InputError(f"{path}: {after:g} after {before:g}: episodes must not become fewer")

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.mdp import FiniteMDP
@@ -97,8 +98,7 @@ class Episodic:
         Rewards are real numbers, undiscounted; `rewards.grid.units(h, discount**h * reward)` is what they take
         off a budget. After the last step states stay.
         """
-        if actions.size and not 0 <= int(actions.min()) <= int(actions.max()) < self.n_actions:
-            raise InputError(f"actions at step {h}: must lie in 0..{self.n_actions - 1}, found {actions}"[:200])
+        checks.indices(actions, "actions", self.n_actions, f"at step {h}")
         groups = self.group[h][states]
         _, next_group, _, rewards = self.truth.rows(h)
         row = self.truth.draw_rows(h, groups * self.n_actions + actions, rng)

@@ -38,7 +38,7 @@ def csv_text(mdp: FiniteMDP) -> str:
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
             return out.getvalue()
-    raise InputError("the state or action labels would not be the same when read from a .csv file: use .json")
+    raise InputError("labels: the state or action labels would not be the same when read from a .csv file: use .json")
 
 
 def json_text(mdp: FiniteMDP) -> str:

@@ -47,8 +47,7 @@ def risky_lock(
     H, A = checks.whole(horizon, "horizon", 2), checks.whole(n_actions, "n_actions", 2)
     S = checks.whole(n_states, "n_states", 3)
     _check_payoffs(safe, risky, crash, bait)
-    if not 0.0 < checks.number(split, "split") < 1.0:
-        raise InputError(f"split = {split}: must lie between 0 and 1")
+    checks.inside(split, "split", "(0, 1)")
     twin = split != 0.5
     rng = np.random.default_rng(seed)
     right = rng.integers(A, size=(H, 2))
@@ -79,17 +78,12 @@ def cvar_star(tau: float, *, safe: float = 0.8, risky: float = 1.0, crash: float
     return max(safe, risky * max(1.0 - crash / level, 0.0), bait * max(1.0 - 0.5 / level, 0.0))
 
 
-def mean_star(*, safe: float = 0.8, risky: float = 1.0, crash: float = 0.1, bait: float = 0.1) -> float:
-    """The largest expected return."""
-    return cvar_star(1.0, safe=safe, risky=risky, crash=crash, bait=bait)
-
-
 def reward_table(laws: list[dict[float, float]], horizon: int) -> tuple[BudgetGrid, np.ndarray]:
     """The grid on which these laws {reward: probability} lie, and the laws over its units, [L, n]."""
     values = np.array(sorted({0.0} | {x for law in laws for x in law}))
     grid = exact_grid([values], horizon, 1.0)
     if grid is None:
-        raise InputError(f"rewards {values}: share no unit; give numbers with few decimals")
+        raise InputError(f"rewards = {values.tolist()}: share no unit; give numbers with few decimals")
     units = [grid.units(0, np.array(list(law))) for law in laws]
     table = np.zeros((len(laws), int(max(u.max() for u in units)) + 1))
     for row, u, law in zip(table, units, laws, strict=True):
@@ -132,8 +126,7 @@ def _rewards(right: np.ndarray, A: int, safe: float, risky: float, crash: float,
 def _check_payoffs(safe: float, risky: float, crash: float, bait: float) -> None:
     named = {"safe": safe, "risky": risky, "crash": crash, "bait": bait}
     for name, value in named.items():
-        if not 0.0 < checks.number(value, name) <= 1.0:
-            raise InputError(f"{name} = {value}: must lie in (0, 1]")
+        checks.inside(value, name, "(0, 1]")
     mean = risky * (1.0 - crash)
     if not bait < safe < mean:
         raise InputError(f"safe = {safe}: must lie between bait = {bait} and the mean of the risky payoff, {mean:.6g}")

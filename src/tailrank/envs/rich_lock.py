@@ -19,7 +19,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.envs import counted
+from tailrank.envs import counter_rng
 from tailrank.envs.locks import cvar_star, risky_lock
 
 VIEWS = ("rotation", "nonlinear")
@@ -52,8 +52,7 @@ class RichLock:
     def __post_init__(self) -> None:
         H = checks.whole(self.horizon, "horizon", 2)
         checks.one_of(self.view, "view", VIEWS)
-        if not checks.number(self.noise, "noise") >= 0:
-            raise InputError(f"noise = {self.noise}: must not be negative")
+        checks.not_negative(self.noise, "noise")
         self.lock = risky_lock(H, checks.whole(self.n_actions, "n_actions", 2), seed=self.seed, split=self.split)
         least = 2 ** math.ceil(math.log2(H + 4))
         m = least if self.dimension is None else checks.whole(self.dimension, "dimension", least)
@@ -78,7 +77,7 @@ class RichLock:
 
     def reset(self, seeds: np.ndarray) -> np.ndarray:
         """First observations [n, m]."""
-        self._keys, self._h = counted.keys(seeds), 0
+        self._keys, self._h = counter_rng.keys(seeds), 0
         self.latent = np.zeros(len(seeds), dtype=np.int64)
         self._last = self._observe()
         return self._last
@@ -89,8 +88,7 @@ class RichLock:
         if h >= H:
             return np.zeros(n), self._last, np.ones(n, dtype=bool)
         actions = np.asarray(actions)
-        if n and not 0 <= int(actions.min()) <= int(actions.max()) < A:
-            raise InputError(f"actions at step {h}: must lie in 0..{A - 1}, found {actions}"[:200])
+        checks.indices(actions, "actions", A, f"at step {h}")
         _, after, _, rewards = self.lock.truth.rows(h)
         row = self.lock.truth.rows_at(h, self.latent * A + actions, self._chance)
         reward, self.latent = rewards[row], after[row].astype(np.int64)
@@ -104,9 +102,9 @@ class RichLock:
     def _observe(self) -> np.ndarray:
         h, m, pool = self._h, self.n_features, self._pool
         # Of the random numbers of a step m are for what is seen, one for what happens then.
-        u = counted.uniforms(self._keys, h * (m + 1), m + 1)
+        u = counter_rng.uniforms(self._keys, h * (m + 1), m + 1)
         self._chance = u[:, m]
-        seen = counted.normals(u[:, :m]) if pool is None else pool[h, (u[:, 0] * pool.shape[1]).astype(np.int64)]
+        seen = counter_rng.normals(u[:, :m]) if pool is None else pool[h, (u[:, 0] * pool.shape[1]).astype(np.int64)]
         # R (e_z, e_h, 0, ...) is the sum of two columns.
         signal = (self._rotation[:, :3].T + self._rotation[:, 3 + h])[self.latent]
         if not self._maps:

@@ -33,6 +33,9 @@ def read_mdp(
     source's own numbering: a state, a law as a mapping or as text `"1:0.5,4:0.5"`; the first state if nobody
     says. index_base: 0, 1 or "auto" (0 where a 0 occurs, else 1). axis_order: "state-first", "action-first"
     or "auto", for .npz. imports: packages to import for the environments they register.
+
+    >>> read_mdp("FrozenLake-v1", horizon=100).mdp.n_states
+    16
     """
     base = checks.one_of(str(index_base), "index_base", ("auto", "0", "1"))
     number = None if base == "auto" else int(base)
@@ -60,7 +63,14 @@ def read_mdp(
 
 
 def write_mdp(mdp: FiniteMDP, path: str | Path) -> tuple[str, ...]:
-    """Write the MDP to a .csv, .json (either also .gz) or .npz file; returns remarks for the user."""
+    """Write the MDP to a .csv, .json (either also .gz) or .npz file; returns remarks for the user.
+
+    >>> mdp = FiniteMDP.from_rows([0, 0], [0, 1], [0, 0], [1, 1], [1, 2], horizon=3)
+    >>> write_mdp(mdp, "small.json")
+    ()
+    >>> read_mdp("small.json").mdp.horizon
+    3
+    """
     path = Path(path)
     suffix = _suffix(path)
     if suffix not in READABLE:

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +18,10 @@ from typing import Any
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
+from tailrank.experiments.toml_text import toml_of
 from tailrank.learners.choices import MODELS
-from tailrank.learners.ela import COLLECTS
 from tailrank.learners.output import RULES
+from tailrank.learners.parts import COLLECTS
 from tailrank.learners.registry import ALGORITHMS, LOW_RANK, Recipe
 from tailrank.oracles.discriminative import MODELS as OBSERVED
 from tailrank.rivals_rich import RIVALS, settings_of
@@ -118,10 +118,10 @@ class RunConfig:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.recipe.schedule  # noqa: B018 raises where its numbers are out of range
-        if self.stop_within is not None and not 0.0 <= self.stop_within < 1.0:
-            raise InputError(f"stop_within = {self.stop_within}: must lie in [0, 1)")
-        if self.upsilon is not None and self.upsilon <= 0:
-            raise InputError(f"upsilon = {self.upsilon}: must be positive")
+        if self.stop_within is not None:
+            checks.inside(self.stop_within, "stop_within", "[0, 1)")
+        if self.upsilon is not None:
+            checks.positive(self.upsilon, "upsilon")
         if self.named:
             for name in READING:
                 if getattr(self, name) != DEFAULTS[name]:
@@ -138,6 +138,8 @@ class RunConfig:
     def _check_kind(self) -> None:
         """Settings that do nothing for this kind of run are refused."""
         if self.simulated:
+            if self.stop_cvar is not None and not self.evaluate_every:
+                raise InputError("stop_cvar: needs evaluate_every, how often a plan is judged in fresh episodes")
             if self.rival:
                 self._check_rival()
                 return
@@ -148,6 +150,8 @@ class RunConfig:
             if self.model in MODELS:
                 known = ", ".join(OBSERVED)
                 raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
+            if self.output == "uniform":
+                raise InputError("output = 'uniform': is for finite environments; for observations: best, greedy")
             for name in (
                 "collect", "stop_within", "discount", "start", "upsilon", "index_base", "axis_order",
             ):  # fmt: skip
@@ -282,12 +286,7 @@ class RunConfig:
     def toml(self) -> str:
         """The text of a TOML file that `read` gives this configuration for."""
         values = {name: getattr(self, name) for name in KEYS if getattr(self, name) is not None}
-        tables = {name: values.pop(name) for name in TABLES}
-        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
-        for name, table in tables.items():
-            if table:
-                lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
-        return "\n".join(lines) + "\n"
+        return toml_of(values, tables=TABLES)
 
 
 TABLES = ("settings", "planner", "network")
@@ -318,22 +317,3 @@ def _plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_plain(x) for x in value)
     return isinstance(value, bool | int | str)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _text(value: str) -> str:
-    # The strings of JSON are strings of TOML, but for the one control character that JSON leaves alone.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""What a run says while it goes on (a line on the terminal, or plain lines), and the summary after it."""
+"""What a run says while it goes on: a line on the terminal, or plain lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from tailrank import checks
-from tailrank.experiments import folder as files
 from tailrank.experiments.run import Progress as Report
 
-WIDTH = 120
 MODES = ("auto", "plain", "none")
 BAR = 16
 SECONDS, SHARE = 10.0, 0.1
@@ -136,37 +133,6 @@ class Plain:
 def _clock(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def summary(result: Mapping[str, Any], notes: list[str]) -> None:
-    """Print the result of a run."""
-    out = Console(file=sys.stdout, highlight=False, markup=False)
-    out.width = max(out.width, WIDTH)
-    played = f"{result['episodes']} episodes, {result['steps']} steps, {result['seconds']:.3g} s"
-    lines = [("CVaR", _cvar(result))]
-    if result.get("cvar_star") is not None:
-        lines.append(("best CVaR", f"{result['cvar_star']:.6g}"))
-    lines.append(("returned", f"{result['returned']}: {result['why']}"))
-    if "regret" in result:
-        regret = f"{result['regret']:.6g} over {result['iterations']} iterations of {result['algorithm']}"
-        lines.append(("regret", regret))
-    lines += [
-        ("played", played),
-        ("files", f"{result['out']} ({files.PLAN}, {files.ROWS}, {files.CONFIG}, {files.MANIFEST})"),
-    ]
-    for name, value in lines:
-        out.print(Text(f"{name:<11}{value}"), soft_wrap=True)
-    for note in notes:
-        out.print(Text(f"note: {note}"), soft_wrap=True)
-
-
-def _cvar(result: Mapping[str, Any]) -> str:
-    text = f"{result['cvar']:.6g} at tau = {result['tau']:g}, of the policy that is returned"
-    if "cvar_low" not in result:
-        return f"{text} (exact)"
-    n, method = result["evaluation_episodes"], result["method"]
-    between = f"{result['cvar_low']:.6g} to {result['cvar_high']:.6g}"
-    return f"{text}; {between} with confidence 0.95 ({method}, {n} fresh episodes); mean {result['mean']:.6g}"
 
 
 def _short(value: object) -> str:

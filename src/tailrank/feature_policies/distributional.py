@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.policy import Memoryless
+
 
 @dataclass(frozen=True)
-class DistributionalPolicy:
+class DistributionalPolicy(Memoryless):
     """A `Policy` on features. layers: pairs W [k, k'], b [k'] (float32), the last one with N A numbers, quantiles or
     categories first; support [N] of the categories, or empty for quantiles.
     """
@@ -22,10 +24,6 @@ class DistributionalPolicy:
     tau: float
     n_actions: int
     horizon: int
-
-    def start(self, n: int) -> np.ndarray:
-        """Nothing to remember: zeros [n]."""
-        return np.zeros(n, dtype=np.int64)
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
@@ -39,13 +37,6 @@ class DistributionalPolicy:
             return np.asarray(category_tail(found, self.support, self.tau).argmax(axis=1))
         weights = lowest(found.shape[1], self.tau)
         return np.asarray((np.sort(found, axis=1) * weights[:, None]).sum(axis=1).argmax(axis=1))
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        """Still nothing."""
-        return memory
 
 
 def lowest(n: int, tau: float) -> np.ndarray:

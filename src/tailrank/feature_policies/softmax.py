@@ -13,6 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from tailrank.policy import Memoryless
+
 
 @dataclass(frozen=True)
 class Network:
@@ -83,7 +85,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class SoftmaxPolicy:
+class SoftmaxPolicy(Memoryless):
     """A `Policy` on features: draws from the network with `rng`, or without it plays the likeliest action."""
 
     network: Network
@@ -94,10 +96,6 @@ class SoftmaxPolicy:
         """H."""
         return len(self.network.head)
 
-    def start(self, n: int) -> np.ndarray:
-        """Nothing to remember: zeros [n]."""
-        return np.zeros(n, dtype=np.int64)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
         p = self.network.probabilities(h, states)
@@ -105,10 +103,3 @@ class SoftmaxPolicy:
             return np.asarray(p.argmax(axis=1))
         total = np.cumsum(p, axis=1)
         return np.asarray((self.rng.random(len(p))[:, None] * total[:, -1:] >= total).sum(axis=1))
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        """Still nothing."""
-        return memory

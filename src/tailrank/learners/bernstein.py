@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tailrank.bonus import elliptical_norms
-from tailrank.learners.ela import ELA, Oracles
+from tailrank.learners.ela import ELA
+from tailrank.learners.parts import Oracles
 from tailrank.planners.optimistic import plan_bernstein
 from tailrank.problem import Problem
 from tailrank.schedules import PRACTICAL, Schedule

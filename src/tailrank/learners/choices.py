@@ -24,6 +24,9 @@ class ModelChoice:
 
     "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
     (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
+
+    >>> ModelChoice("class").decoder, ModelChoice("em", rank=3).decoder
+    (True, False)
     """
 
     name: str

@@ -125,8 +125,7 @@ class CvarGradient:
         checks.whole(self.soft, "soft", 0)
         checks.one_of(self.track, "track", ("batch", "lagrangian"))
         for name in ("rate", "track_rate"):
-            if checks.number(getattr(self, name), name) <= 0:
-                raise checks.InputError(f"{name} = {getattr(self, name)}: must be positive")
+            checks.positive(getattr(self, name), name)
         if self.critic_rate is not None:
             checks.tail_level(self.critic_rate, "critic_rate")
         for name in ("budgets", "sampling", "variance_reduction"):

@@ -30,7 +30,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.bellman import action_type
 from tailrank.jit import compiled
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.planners.chow import default_levels
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
@@ -79,8 +79,7 @@ class CvarQ:
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
         checks.whole(self.batch, "batch")
-        if not 0.0 <= checks.number(self.epsilon, "epsilon") <= 1.0:
-            raise checks.InputError(f"epsilon = {self.epsilon}: must lie in [0, 1]")
+        checks.inside(self.epsilon, "epsilon", "[0, 1]")
         if not isinstance(self.optimistic, bool):
             raise checks.InputError(f"optimistic = {self.optimistic!r}: must be true or false")
 
@@ -118,10 +117,8 @@ class CvarQ:
         var, cvar, visits = state.var.copy(), state.cvar.copy(), state.visits.copy()
         learn(var, cvar, visits, states, actions, units, self.levels, float(env.rewards.top))
         plan = self._plan(var, cvar, states, state.plan, env.start)
-        grid = env.rewards.grid
-        claim = float(grid.value(0)) + plan.objective * float(grid.unit)
         new = State(state.k + 1, state.episodes + n, state.steps + n * H, state.group, var, cvar, visits, plan)
-        return new, Info(objective=claim)
+        return new, Info(objective=promised(plan, env))
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:
         """The VaR-based policy."""

@@ -1,32 +1,31 @@
-"""ELA (Algorithm 1) and ELLA (Algorithm 3): learn a low-rank model, add a bonus, plan for the tail.
+"""ELA (Algorithm 1): learn a low-rank model, add a bonus, plan for the tail.
 
-Every iteration k
+Every iteration k (`ELA.step`)
 - plays H episodes with the last plan (pi^{k-1}, c^{k-1}), each ending in uniform actions    lines 5-10
 - fits (phi_h, psi_h) to all transitions of step h by maximum likelihood                     line 11
-- adds the bonus alpha^k ||phi_h||_{Sigma_h^{-1}}, capped                                    lines 12-13
-- plans for every starting budget and keeps the best one with its policy                     lines 15-16
+- adds the bonus alpha^k ||phi_h||_{Sigma_h^{-1}}, capped                                    lines 12, 13
+- plans for every starting budget and keeps the best one with its policy                     lines 15, 16
 
-ELLA is the same loop on rewards rounded up to a grid, with CVaR-LSVI (Algorithm 2) as its planner. Steps
-are counted from zero here: the paper's D_h is `seen` of step h - 1.
+ELLA (Algorithm 3) is the same loop on rewards rounded up to a grid, with CVaR-LSVI (Algorithm 2) as its planner
+(`learners/ella.py`). Steps count from 0 here and from 1 in the paper: its D_h is what was seen of step h - 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.bonus import BonusRule, elliptical
 from tailrank.data import Seen, number_of, pooled
-from tailrank.learners.protocol import Info
-from tailrank.lowrank import Model, step_from_arrays
+from tailrank.learners import parts
+from tailrank.learners.parts import Collect, Counted, Oracles, Planner, RollIn, State
+from tailrank.learners.protocol import Info, promised
+from tailrank.lowrank import Model
 from tailrank.oracles.discriminative import Discriminative
-from tailrank.oracles.fit import MleOracle
-from tailrank.planners.latent import LatentPlan, plan_latent
-from tailrank.planners.optimistic import Planner
+from tailrank.planners.latent import LatentPlan
 from tailrank.problem import Problem
 from tailrank.protocols import Episodic
 from tailrank.schedules import PRACTICAL, Schedule
@@ -34,92 +33,6 @@ from tailrank.streams import Streams
 
 if TYPE_CHECKING:
     from tailrank.learners.learn import Learned
-
-Collect = Literal["printed", "rollins", "episode", "plan", "uniform"]
-COLLECTS = ("printed", "rollins", "episode", "plan", "uniform")
-
-
-class Oracles(Protocol):
-    """Makes the maximum-likelihood oracle of every step for an environment."""
-
-    @property
-    def decoder(self) -> bool:
-        """Whether the model sees states through the environment's known groups, or one by one."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether counts are kept as the cells that were met, not as tables."""
-        ...
-
-    def make(self, env: Episodic) -> list[MleOracle]:
-        """The H - 1 oracles."""
-        ...
-
-
-def exact_planner(problem: Problem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-    """The latent planner, exact on groups."""
-    return plan_latent(problem.model, problem.rewards, problem.law_of, bonus, problem.tau, problem.start)
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything that the next iteration depends on. `plan` is always playable (None: uniform actions).
-
-    rounds: collections so far, of one episode or of H.
-    """
-
-    k: int
-    rounds: int
-    episodes: int
-    steps: int
-    seen: Seen
-    group: tuple[np.ndarray, ...]
-    plan: LatentPlan | None = None
-    model: Model[Any] | None = None
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything but the groups (they come from the environment), for a checkpoint."""
-        arrays = {"counters": np.array([self.k, self.rounds, self.episodes, self.steps])} | self.seen.to_arrays()
-        if self.plan is not None:
-            arrays |= self.plan.to_arrays("plan")
-        for h, step in enumerate(self.model.steps if self.model is not None else ()):
-            arrays |= {f"model.{h}.{name}": array for name, array in step.to_arrays().items()}
-        return arrays
-
-    def from_arrays(self, arrays: dict[str, np.ndarray]) -> State:
-        """The state in a checkpoint, given a fresh state of the same learner and environment."""
-        k, rounds, episodes, walked = (int(x) for x in arrays["counters"])
-        seen, plan, model = self.seen.from_arrays(arrays), None, None
-        if k:
-            plan = LatentPlan.from_arrays(arrays, "plan")
-            steps = tuple(step_from_arrays(arrays, f"model.{h}") for h in range(len(seen.visits)))
-            model = Model[Any](steps, self.group)
-        return State(k, rounds, episodes, walked, seen, self.group, plan, model)
-
-
-Act = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Actions [n] at a step of episodes [n] that are in groups [n] with budgets [n]."""
-RollIn = Callable[[State, Episodic, np.ndarray, np.random.Generator], Act | None]
-"""How episodes are played before their uniform actions begin, which is at the steps [n] given (None: no other)."""
-Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
-"""The number under which groups [n] with budgets [n] are counted, of C budgets; it grows with both."""
-
-
-def last_plan(state: State, env: Episodic, uniform_from: np.ndarray, rng: np.random.Generator) -> Act | None:
-    """Every episode follows the last plan."""
-    plan = state.plan
-    return None if plan is None else lambda h, episodes, groups, budgets: plan.act(h, groups, budgets)
-
-
-def by_group(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndarray:
-    """Transitions are counted from group to group, whatever the budget."""
-    return groups
-
-
-def promised(plan: LatentPlan, env: Episodic) -> float:
-    """The objective of a plan in the units of the rewards."""
-    return float(env.rewards.grid.value(0)) + plan.objective * float(env.rewards.grid.unit)
 
 
 @dataclass(frozen=True)
@@ -133,12 +46,18 @@ class ELA:
     least this share of all collections so far. aim: the tail that is planned for, if it is not tau (1: the mean).
     roll_in: what is played before the uniform actions. counted: what transitions are counted between.
     rewards: "learned" with a `Discriminative` oracle, which learns from observations (see `learn`).
+
+    >>> from tailrank import ModelChoice, make_episodic
+    >>> lock = make_episodic("risky-lock", horizon=3, n_actions=3)
+    >>> learned = ELA(tau=0.1, oracle=ModelChoice("class")).learn(lock, episodes=60)
+    >>> learned.episodes, round(learned.promise, 9)
+    (60, 0.8)
     """
 
     tau: float
     oracle: Oracles | Discriminative
     schedule: Schedule = PRACTICAL
-    planner: Planner = field(default=exact_planner)
+    planner: Planner = field(default=parts.exact_planner)
     collect: Collect = "rollins"
     share: bool = False
     batch: int = 1
@@ -146,8 +65,8 @@ class ELA:
     bonus: BonusRule = field(default=elliptical)
     aim: float | None = None
     growth: float = 0.0
-    roll_in: RollIn = field(default=last_plan)
-    counted: Counted = field(default=by_group)
+    roll_in: RollIn = field(default=parts.last_plan)
+    counted: Counted = field(default=parts.by_group)
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
@@ -157,10 +76,9 @@ class ELA:
                 f"rewards = {self.rewards!r}: rewards are learned with an oracle for observations (Discriminative), "
                 "and known with the others"
             )
-        checks.one_of(self.collect, "collect", COLLECTS)
+        checks.one_of(self.collect, "collect", parts.COLLECTS)
         checks.whole(self.batch, "batch")
-        if not 0.0 <= checks.number(self.growth, "growth") <= 1.0:
-            raise checks.InputError(f"growth = {self.growth}: must lie in [0, 1]")
+        checks.inside(self.growth, "growth", "[0, 1]")
 
     def learn(self, env: Any, *, episodes: int, seed: int = 0, horizon: int | None = None, **settings: Any) -> Learned:
         """Learn from at least so many episodes of a Gymnasium environment, a simulator or an `Episodic`.
@@ -199,8 +117,8 @@ class ELA:
         played, walked = self._collect(state, env, rounds, streams.environment(k, 0))  # lines 5-10
         model, log_likelihood, converged, log_class = self._fit(state, env, streams, k)  # line 11
         problem = self._problem(model, state, env, log_class)
-        bonus = self.bonus(problem, self.schedule)  # lines 12-13
-        plan = self.planner(problem, bonus, streams.planner(k))  # lines 15-16
+        bonus = self.bonus(problem, self.schedule)  # lines 12, 13
+        plan = self.planner(problem, bonus, streams.planner(k))  # lines 15, 16
         paid = np.concatenate([b.ravel() for b in bonus[: max(env.horizon - 2, 0)]] or [np.zeros(1)])
         info = Info(
             log_likelihood, promised(plan, env), float(paid.mean()),
@@ -218,9 +136,13 @@ class ELA:
         return self.planner(problem, problem.no_bonus, streams.planner(state.k))
 
     def _collect(self, state: State, env: Episodic, rounds: int, rng: np.random.Generator) -> tuple[int, int]:
-        """Play the episodes of one iteration and count what they show; returns (episodes, steps)."""
+        """Play the episodes of one iteration and count what they show; returns (episodes, steps).
+
+        An episode follows the plan before step `uniform_from` and plays uniform actions from there on. Algorithm 1 has
+        one with uniform_from = -1, whose first transition belongs to D~ (lines 5, 6), and one for every step that is
+        learned: its first uniform transition belongs to D, the second one to D~ (lines 7-10).
+        """
         H, A, C, seen, group = env.horizon, env.n_actions, env.rewards.n_budgets, state.seen, state.group
-        # Episode u follows the plan before step u and is uniform from then on; u = -1 belongs to D~ only.
         if self.collect in ("plan", "uniform"):
             uniform_from = np.full(rounds, H if self.collect == "plan" else -H)
         elif self.collect == "episode":
@@ -233,22 +155,22 @@ class ELA:
         follow = self.roll_in(state, env, uniform_from, rng)
         walked = 0
         for h in range(H - 1):
-            # Two uniform steps, then nothing more is learned: as printed an episode stops there.
+            # After two uniform steps nothing more is learned, and the episode stops; -H: uniform to the end.
             live = np.flatnonzero((uniform_from + 1 >= h) | (uniform_from == -H))
             if live.size == 0:
                 break
-            here = group[h][states[live]]
+            since, here = uniform_from[live], group[h][states[live]]
             actions = rng.integers(0, A, size=live.size)
-            follows = h < uniform_from[live]
+            follows = h < since
             if follow is not None and follows.any():
                 actions[follows] = follow(h, live[follows], here[follows], budgets[live[follows]])
             reward, after = env.step(h, states[live], actions, rng)
             left = env.rewards.charge(h, reward, budgets[live])
             met, then = self.counted(here, budgets[live], C), self.counted(group[h + 1][after], left, C)
-            in_d, in_both = uniform_from[live] == h, uniform_from[live] == h - 1
+            first, second = since == h, since == h - 1  # into D (line 9), into D~ (lines 6, 10)
             if self.collect != "printed":
-                in_d = in_d | follows | (uniform_from[live] == -H)
-            for chosen, covariance in ((in_d, True), (in_both, False)):
+                first = first | follows | (since == -H)
+            for chosen, covariance in ((first, True), (second, False)):
                 if chosen.any():
                     seen.add(h, met[chosen], actions[chosen], then[chosen], covariance=covariance)
             states[live], budgets[live] = after, left

@@ -29,7 +29,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.learners.model_class import Members, members_of
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
 from tailrank.streams import Streams
@@ -108,11 +108,9 @@ class Elimination:
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
-        if not checks.number(self.epsilon, "epsilon") > 0.0:
-            raise InputError(f"epsilon = {self.epsilon}: must be positive")
+        checks.positive(self.epsilon, "epsilon")
         checks.whole(self.episodes, "episodes", 2)
-        if not 0.0 < checks.number(self.delta, "delta") < 1.0:
-            raise InputError(f"delta = {self.delta}: must lie in (0, 1)")
+        checks.inside(self.delta, "delta", "(0, 1)")
 
     def init(self, env: Episodic) -> State:
         """All members; raises where the class is too large."""
@@ -123,7 +121,7 @@ class Elimination:
         """One iteration; nothing is played once the answer is found."""
         members, k, unit = members_of(env, self.name), state.k + 1, float(env.rewards.grid.unit)
         if state.done and state.plan is not None:
-            return replace(state, k=k), Info(objective=state.plan.objective * unit)
+            return replace(state, k=k), Info(objective=promised(state.plan, env))
         best, _ = members.best(state.alive, self.tau)
         plan, n, rng = members.plan(best, self.tau), state.size, streams.environment(k, 0)
         delta = self.delta / (2 * k * (k + 1))  # half for the answer, half for the truth; sums to delta over all k
@@ -132,7 +130,7 @@ class Elimination:
         gap = errors.sum(axis=1)
         reach = bernstein_reach(gap.mean(), (gap**2).mean(), n, plan.budget, delta)
         played = replace(state, k=k, episodes=state.episodes + n, steps=state.steps + n * last, plan=plan)
-        info = Info(objective=plan.objective * unit)
+        info = Info(objective=promised(plan, env))
         if gap.mean() + reach <= self.tau * self.epsilon / unit:
             return replace(played, done=True), info
         h = int(errors.mean(axis=0).argmax())

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank.bellman import action_type
+from tailrank.learners.parts import Planner
 from tailrank.planners.cvar_lsvi import CvarLsvi, GroupModel
 from tailrank.planners.latent import LatentPlan
-from tailrank.planners.optimistic import Planner
 from tailrank.problem import Problem
 
 

@@ -28,7 +28,9 @@ import numpy as np
 from tailrank import checks
 from tailrank.bonus import none
 from tailrank.checks import InputError
-from tailrank.learners.ela import ELA, Act, Collect, Oracles, RollIn, State
+from tailrank.learners.ela import ELA
+from tailrank.learners.parts import Act, Collect, Oracles, RollIn, State
+from tailrank.learners.protocol import promised
 from tailrank.lowrank import Model, StepModel
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
@@ -38,8 +40,7 @@ COLLECTS = ("printed", "rollins", "episode")
 
 def flambe(tau: float, oracle: Oracles, *, beta: float = 0.1, collect: Collect = "rollins", **settings: Any) -> ELA:
     """The learner: ELA without bonus whose episodes roll in by covering policies. settings: share, batch, growth."""
-    if not 0.0 < checks.number(beta, "beta") <= 1.0:
-        raise InputError(f"beta = {beta}: must lie in (0, 1]")
+    checks.inside(beta, "beta", "(0, 1]")
     checks.one_of(collect, "collect", COLLECTS)
     return ELA(tau, oracle, bonus=none, collect=collect, roll_in=covering(beta), **settings)
 
@@ -133,9 +134,5 @@ class Point:
 
 def frontier(plan: LatentPlan, env: Episodic, judge: Judging, taus: Sequence[float]) -> list[Point]:
     """The best CVaR in the model and its true value for every tau, from the one plan of a model without bonus."""
-    grid, points = env.rewards.grid, []
-    for tau in checks.tail_levels(taus):
-        own = plan.at(tau)
-        promised = float(grid.value(0)) + own.objective * float(grid.unit)
-        points.append(Point(tau, promised, float(judge.law(own).cvar(tau))))
-    return points
+    own = [(tau, plan.at(tau)) for tau in checks.tail_levels(taus)]
+    return [Point(tau, promised(best, env), float(judge.law(best).cvar(tau))) for tau, best in own]

@@ -32,10 +32,11 @@ from tailrank.checks import whole
 from tailrank.learners.choices import SingleStates
 from tailrank.learners.ela import ELA
 from tailrank.learners.lsvi_ucb import KnownFeatures
+from tailrank.learners.parts import Planner
 from tailrank.planners.iterated_cvar import pair_cvars
 from tailrank.planners.latent import LatentPlan
 from tailrank.planners.markov import plan_markov
-from tailrank.planners.optimistic import Planner, after_reward, expectation
+from tailrank.planners.optimistic import after_reward, expectation
 from tailrank.problem import Problem
 from tailrank.schedules import Schedule
 

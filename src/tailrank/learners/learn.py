@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tailrank import checks
-from tailrank.learners.ela import ELA, promised
 from tailrank.learners.observed import ObservedELA
+from tailrank.learners.protocol import promised
 from tailrank.oracles.discriminative import Discriminative
 from tailrank.policy import Policy
 from tailrank.streams import Streams
+
+if TYPE_CHECKING:
+    from tailrank.learners.ela import ELA
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,12 @@ import numpy as np
 from tailrank import checks
 from tailrank.bellman import action_type
 from tailrank.checks import InputError
-from tailrank.learners.protocol import Info
+from tailrank.learners.parts import Planner
+from tailrank.learners.protocol import Info, promised
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.planners.latent import LatentPlan
 from tailrank.planners.markov import plan_markov
-from tailrank.planners.optimistic import Planner, after_rewards, best_start, expectation
+from tailrank.planners.optimistic import after_rewards, best_start, expectation
 from tailrank.problem import Problem
 from tailrank.protocols import Episodic
 from tailrank.streams import Streams
@@ -173,8 +174,7 @@ class KnownFeatures:
         checks.tail_level(self.tau)
         checks.whole(self.batch, "batch")
         for name, given in (("alpha_scale", self.scale), ("lam_scale", self.lam)):
-            if checks.number(given, name) <= 0.0:
-                raise InputError(f"{name} = {given}: must be positive")
+            checks.positive(given, name)
         if checks.number(self.switch, "switch") < 1.0:
             raise InputError(f"switch = {self.switch}: must be at least 1")
 
@@ -201,8 +201,7 @@ class KnownFeatures:
         )  # fmt: skip
         if any(ridge.grown >= math.log(self.switch) for ridge in ridges):
             state = self._planned(state, env, streams, k)
-        grid, plan = env.rewards.grid, state.plan
-        objective = np.nan if plan is None else plan.objective * float(grid.unit) + float(grid.offset)
+        objective = np.nan if state.plan is None else promised(state.plan, env)
         return state, Info(objective=objective, bonus_mean=state.paid[0], saturated=state.paid[1])
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:

@@ -100,8 +100,7 @@ class ObservedELA:
         checks.one_of(self.bonus, "bonus", ("elliptical", "visits"))
         for name in ("pilot", "longest_pilot", "batch", "levels"):
             checks.whole(getattr(self, name), name)
-        if not 0.0 <= checks.number(self.growth, "growth") <= 1.0:
-            raise InputError(f"growth = {self.growth}: must lie in [0, 1]")
+        checks.inside(self.growth, "growth", "[0, 1]")
 
     def init(self, simulator: Simulator, streams: Streams) -> State:
         """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""

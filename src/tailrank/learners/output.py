@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
+from tailrank.bounds import dkw_bounds
 from tailrank.learners.protocol import Learner, LearnerState
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
-from tailrank.risk import cvar, dkw_bounds
+from tailrank.risk import cvar
 from tailrank.streams import Streams
 
 RULES = ("best", "uniform", "greedy")

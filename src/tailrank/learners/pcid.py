@@ -27,7 +27,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.data import Seen, SparseCounts
-from tailrank.learners.protocol import Info
+from tailrank.learners.protocol import Info, promised
 from tailrank.lowrank import LowRankModel, StepModel
 from tailrank.planners.latent import LatentPlan, plan_latent
 from tailrank.protocols import Episodic
@@ -78,8 +78,7 @@ class PCID:
         checks.tail_level(self.tau)
         checks.whole(self.samples, "samples")
         checks.whole(self.latents, "latents")
-        if not 0.0 < checks.number(self.radius, "radius") < 2.0:
-            raise checks.InputError(f"radius = {self.radius}: must lie between 0 and 2")
+        checks.inside(self.radius, "radius", "(0, 2)")
 
     def init(self, env: Episodic) -> State:
         """No data."""
@@ -102,9 +101,8 @@ class PCID:
             labels.append(self.clusters(before, visits))
             moves.append(latent_moves(before, labels[h + 1]))
         plan = self._plan(labels, moves, seen, env)
-        info = Info(objective=plan.objective * float(env.rewards.grid.unit))
         new = State(k, state.episodes + played, state.steps + walked, seen, state.group, tuple(labels), plan)
-        return new, info
+        return new, Info(objective=promised(plan, env))
 
     def greedy(self, state: State, env: Episodic, streams: Streams) -> LatentPlan:
         """The last plan: there is no bonus in it."""

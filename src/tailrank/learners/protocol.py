@@ -89,3 +89,8 @@ class Learner(Protocol):
     def greedy(self, state: Any, env: Episodic, streams: Streams) -> LatentPlan:
         """What the learner believes to be best, without bonus."""
         ...
+
+
+def promised(plan: LatentPlan, env: Episodic) -> float:
+    """The objective of a plan in the units of the rewards."""
+    return float(env.rewards.grid.value(0)) + plan.objective * float(env.rewards.grid.unit)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
-from tailrank.checks import InputError
 from tailrank.decoder import Decoder, decode
 from tailrank.latents import LatentCounts
 from tailrank.oracles.mixture import MixtureDecoder, fill_mixture, fit_mixture
@@ -51,6 +50,11 @@ class Discriminative:
 
     rank: the most latents a step may have, or "auto". shared: one decoder and one table for all steps (for
     time-homogeneous environments). width, layers, restarts, steps: of networks; image_shape: for convolutions.
+
+    >>> from tailrank import ELA, make_simulator
+    >>> learner = ELA(tau=0.1, oracle=Discriminative(rank=3), rewards="learned")
+    >>> learner.learn(make_simulator("rich-lock", horizon=3), episodes=30, seed=0).episodes >= 30
+    True
     """
 
     rank: int | str = 3
@@ -69,8 +73,7 @@ class Discriminative:
             checks.whole(self.rank, "rank")
         for name in ("width", "layers", "restarts", "steps"):
             checks.whole(getattr(self, name), name)
-        if not 0.0 < checks.number(self.held_out, "held_out") < 1.0:
-            raise InputError(f"held_out = {self.held_out}: must lie in (0, 1)")
+        checks.inside(self.held_out, "held_out", "(0, 1)")
 
     @property
     def largest_rank(self) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tailrank.checks import InputError, number, whole
+from tailrank.checks import InputError, not_negative, number, whole
 from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 from tailrank.oracles.em_kernels import em_pass, settle
@@ -42,8 +42,7 @@ class LatentEM:
     def __post_init__(self) -> None:
         for name in ("rank", "restarts", "max_iterations"):
             whole(getattr(self, name), name)
-        if number(self.tolerance, "tolerance") < 0.0:
-            raise InputError(f"tolerance = {self.tolerance}: must not be negative")
+        not_negative(self.tolerance, "tolerance")
         if not 0.0 < number(self.floor, "floor") * self.rank < 1.0:
             raise InputError(f"floor = {self.floor}: must lie between 0 and 1 / rank")
 

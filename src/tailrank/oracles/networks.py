@@ -57,12 +57,9 @@ class NeuralSettings:
         checks.one_of(self.heads, "heads", HEADS)
         if self.layers not in (1, 2):
             raise InputError(f"layers = {self.layers}: must be 1 or 2")
-        if not checks.number(self.learning_rate, "learning_rate") > 0:
-            raise InputError(f"learning_rate = {self.learning_rate}: must be positive")
-        if checks.number(self.weight_decay, "weight_decay") < 0:
-            raise InputError(f"weight_decay = {self.weight_decay}: must not be negative")
-        if not 0 < checks.number(self.held_out, "held_out") < 1:
-            raise InputError(f"held_out = {self.held_out}: must lie between 0 and 1")
+        checks.positive(self.learning_rate, "learning_rate")
+        checks.not_negative(self.weight_decay, "weight_decay")
+        checks.inside(self.held_out, "held_out", "(0, 1)")
         if (self.image_shape is None) == (self.architecture == "conv"):
             raise InputError(f"image_shape = {self.image_shape}: is for architecture = 'conv', and needed there")
         least = 2 * KERNEL + 1

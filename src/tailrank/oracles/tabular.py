@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.checks import InputError, number
+from tailrank.checks import not_negative
 from tailrank.data import SparseCounts
 from tailrank.lowrank import EmpiricalStep, StepModel
 from tailrank.oracles.fit import Fit, parameters_log, sparse
@@ -28,8 +28,7 @@ class TabularCounts:
     smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if number(self.smoothing, "smoothing") < 0.0:
-            raise InputError(f"smoothing = {self.smoothing}: must not be negative")
+        not_negative(self.smoothing, "smoothing")
 
     def dimension(self, shape: tuple[int, int, int]) -> int:
         """d = G A."""

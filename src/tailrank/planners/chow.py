@@ -82,7 +82,7 @@ def chow(mdp: FiniteMDP, tau: float, levels: object = None) -> tuple[LevelPolicy
 def _grid(levels: object, tau: float) -> np.ndarray:
     grid = checks.numbers(levels, "levels")
     if grid.size < 2 or grid[0] != 0.0 or grid[-1] != 1.0 or not (np.diff(grid) > 0).all():
-        raise InputError("levels: must increase strictly from 0 to 1")
+        raise InputError(f"levels: must increase strictly from 0 to 1, found {grid.tolist()!s:.80}")
     grid = np.union1d(grid, [tau])
     if grid.size > 2**16:
         raise InputError(f"levels: at most {2**16} are supported, found {grid.size}")

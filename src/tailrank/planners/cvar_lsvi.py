@@ -108,8 +108,7 @@ class CvarLsvi:
             value = getattr(self, name)
             if value is not None and checks.number(value, name) < low:
                 raise InputError(f"{name} = {value}: must be at least {low:g}")
-        if checks.number(self.lam, "lam") <= 0.0:
-            raise InputError(f"lam = {self.lam}: must be positive")
+        checks.positive(self.lam, "lam")
 
     def plan(
         self, model: FeatureModel, budget: int | Sequence[int] | None = None, *, tau: float, rng: np.random.Generator,

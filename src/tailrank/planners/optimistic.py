@@ -21,8 +21,6 @@ from tailrank.lowrank import EmpiricalStep
 from tailrank.planners.latent import LatentPlan
 from tailrank.problem import Problem
 
-Planner = Callable[[Problem, list[np.ndarray], np.random.Generator], LatentPlan]
-
 
 @dataclass(frozen=True)
 class Rows:

@@ -47,8 +47,7 @@ class Sampling:
         checks.whole(self.samples, "samples")
         checks.whole(self.seed, "seed", least=0)
         checks.whole(self.repetitions, "repetitions")
-        if not 0.0 < checks.number(self.confidence, "confidence") < 1.0:
-            raise InputError(f"confidence = {self.confidence}: must lie in (0, 1)")
+        checks.inside(self.confidence, "confidence", "(0, 1)")
 
 
 @dataclass(frozen=True)

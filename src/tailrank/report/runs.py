@@ -20,13 +20,15 @@ from tailrank.checks import InputError, tail_level
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import environment
 from tailrank.experiments.config import RunConfig, read_toml
+from tailrank.experiments.fresh import EVALUATION as EVALUATION
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.latent import LatentPlan
 from tailrank.policy import BudgetPolicy, Policy
 from tailrank.training import raw_truth
 
-EVALUATION = "evaluation.safetensors"
 LARGEST_FILE = 256 * 2**20
+APART = ("seed", "checkpoint_every")
+"""Settings in which runs of one kind may differ."""
 
 
 def is_run(path: Path) -> bool:
@@ -95,9 +97,7 @@ class Run:
     @property
     def kind(self) -> str:
         """Runs of one kind differ in their seed only."""
-        return json.dumps(
-            {k: v for k, v in self.config.items() if k not in ("seed", "checkpoint_every")}, sort_keys=True
-        )
+        return json.dumps({k: v for k, v in self.config.items() if k not in APART}, sort_keys=True)
 
     def column(self, name: str) -> np.ndarray | None:
         """A column of the rows [n] with NaN where a row says nothing, or None where no row says anything."""

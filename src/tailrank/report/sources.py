@@ -10,6 +10,7 @@ import numpy as np
 
 from tailrank import storage
 from tailrank.checks import InputError
+from tailrank.criteria import evaluate_levels
 from tailrank.envs import ENVIRONMENTS, Source, make_episodic
 from tailrank.envs.sources import READABLE
 from tailrank.evaluation import Evaluation, return_law
@@ -22,7 +23,6 @@ from tailrank.report.domain import labels_of
 from tailrank.report.problem import Problem
 from tailrank.report.runs import Run
 from tailrank.report.subject import Shown, Subject
-from tailrank.rivals import evaluate_levels
 
 Reader = Callable[[str], Source]
 """Reads an MDP from a file or an environment with the user's options."""

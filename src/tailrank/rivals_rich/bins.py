@@ -25,7 +25,7 @@ from tailrank.feature_policies.cells import CellPolicy, Cells
 from tailrank.grid import BudgetGrid, exact_grid, rounded_grid
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.exact import Curve
-from tailrank.policy import BudgetPolicy, Policy
+from tailrank.policy import BudgetPolicy, Memoryless, Policy
 from tailrank.protocols import Simulator
 from tailrank.rivals_rich.rolling import Batch, Callback, Row, roll, trained
 from tailrank.streams import Streams
@@ -55,10 +55,8 @@ class Bins:
             checks.whole(self.projections, "projections")
         checks.whole(self.cells, "cells", 2)
         checks.whole(self.batch, "batch")
-        if checks.number(self.bonus, "bonus") < 0:
-            raise checks.InputError(f"bonus = {self.bonus}: must not be negative")
-        if checks.number(self.most, "most") <= 0:
-            raise checks.InputError(f"most = {self.most}: must be positive")
+        checks.not_negative(self.bonus, "bonus")
+        checks.positive(self.most, "most")
 
     stored: ClassVar[bool] = True
 
@@ -231,23 +229,12 @@ def best_budget_policy(mdp: FiniteMDP, grid: BudgetGrid, tau: float, bonus: np.n
 
 
 @dataclass(frozen=True)
-class Anything:
+class Anything(Memoryless):
     """Uniform actions."""
 
     n_actions: int
     rng: np.random.Generator
 
-    def start(self, n: int) -> np.ndarray:
-        """Zeros."""
-        return np.zeros(n, dtype=np.int64)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Any actions [n]."""
         return self.rng.integers(self.n_actions, size=len(states))
-
-    def update(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray,
-        next_states: np.ndarray, memory: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
-        """Nothing."""
-        return memory

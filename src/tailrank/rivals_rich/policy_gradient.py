@@ -62,8 +62,7 @@ class PolicyGradient:
         checks.one_of(self.track, "track", ("batch", "lagrangian"))
         checks.tail_level(self.soft_fraction, "soft_fraction")
         for name in ("rate", "track_rate"):
-            if checks.number(getattr(self, name), name) <= 0:
-                raise checks.InputError(f"{name} = {getattr(self, name)}: must be positive")
+            checks.positive(getattr(self, name), name)
         for size in self.hidden:
             checks.whole(size, "hidden")
 

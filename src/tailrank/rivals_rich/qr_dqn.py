@@ -68,7 +68,7 @@ class QrDqn:
         for name in ("quantiles", "batch", "train_every", "copy_every", "buffer", "report"):
             checks.whole(getattr(self, name), name)
         if (self.low is None) != (self.high is None):
-            raise InputError("low, high: give both or none")
+            raise InputError(f"low = {self.low}, high = {self.high}: give both or none")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InputError(f"low = {self.low}: must lie below high = {self.high}")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.checks import InputError, number
+from tailrank.checks import inside
 from tailrank.statistics.seeds import FEWEST
 
 RESAMPLES = 5000
@@ -36,10 +36,7 @@ class Interval:
 
 def level(confidence: object) -> float:
     """A confidence in [0.5, 1)."""
-    value = number(confidence, "confidence")
-    if not 0.5 <= value < 1.0:
-        raise InputError(f"confidence = {value:g}: must lie in [0.5, 1)")
-    return value
+    return inside(confidence, "confidence", "[0.5, 1)")
 
 
 def average(*samples: np.ndarray, axis: int = -1) -> np.ndarray:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from tailrank.cli.terminal import console, line, table_of
 from tailrank.comparison import Comparison
 from tailrank.comparison.tables import Table, of_task, over_all, task_title
-from tailrank.show import console, line, table_of
 
 
 def compared(found: Comparison) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import command
 from made_runs import final, learning, write_run
 from tailrank import read_mdp, save, solve
-from tailrank.cli import main
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 
@@ -22,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def cli(*arguments):
-    return CliRunner().invoke(main, ["plot", *map(str, arguments)])
+    return command.cli("plot", *arguments)
 
 
 @pytest.mark.parametrize("what", ["regret", "cvar", "profile"])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, read, solving_options
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, read_source, solving_options
 
 if TYPE_CHECKING:
     from tailrank.report.subject import Subject
@@ -91,4 +91,6 @@ def _seeds(folders: tuple[str, ...]) -> list[int]:
 def _subject(sources: tuple[str, ...], options: dict[str, Any]) -> Subject:
     from tailrank.report.sources import of_sources
 
-    return of_sources(sources, lambda source: read(source, options), tau=options["tau"], seconds=options["seconds"])
+    return of_sources(
+        sources, lambda source: read_source(source, options), tau=options["tau"], seconds=options["seconds"]
+    )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, pairs
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, pairs
 
 if TYPE_CHECKING:
     from tailrank.envs.checking import Report

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tailrank import loggers
 from tailrank.checks import InputError
 from tailrank.cli import main
+from tailrank.experiments import loggers
 from tailrank.experiments.config import RunConfig
+from tailrank.experiments.loggers import LOGGERS, METRICS, Logged, metrics
 from tailrank.experiments.run import Interrupted, resume, run
-from tailrank.loggers import LOGGERS, METRICS, Logged, metrics
 
 LOCK = {"horizon": 4, "n_actions": 3, "n_states": 12}
 CONFIG = RunConfig.from_dict(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrank.cli_errors import Failure
-from tailrank.cli_names import known
+from tailrank.cli.errors import Failure
+from tailrank.cli.names import known
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
@@ -56,7 +56,7 @@ def solving_options(function: F) -> F:
     return with_options(function, options)
 
 
-def read(source: str, options: dict[str, Any]) -> Source:
+def read_source(source: str, options: dict[str, Any]) -> Source:
     """The MDP of a source as the options of `reading_options` say; a name that nobody knows gets near ones."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
 

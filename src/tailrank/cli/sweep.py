@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, print_json
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, print_json
 
 if TYPE_CHECKING:
     from tailrank.experiments.config import RunConfig
@@ -56,7 +56,7 @@ def sweep(path: str, out: str | None, backend: str | None, workers: int | None, 
 def _environment(config: RunConfig) -> Any:
     """The environment of a run; a name that nobody knows gets near ones."""
     from tailrank.checks import InputError
-    from tailrank.cli_names import unknown_source
+    from tailrank.cli.names import unknown_source
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
     from tailrank.experiments.build import environment
 

@@ -8,31 +8,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import tailrank.experiments.build
 import tailrank.storage
-from tailrank.cli import main
+from command import cli, fails
 from tailrank.streams import Streams
 
 LOCK = ["risky-lock", "--set", "horizon=4", "--set", "n_actions=3", "--set", "n_states=12"]
-
-
-def cli(*arguments):
-    return CliRunner().invoke(main, list(arguments))
 
 
 def results(*arguments):
     done = cli("evaluate", *arguments, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
-
-
-def fails(result, *words):
-    assert result.exit_code == 2, result.output
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.fixture(scope="module")

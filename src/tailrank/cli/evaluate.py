@@ -1,14 +1,18 @@
-"""What `tailrank evaluate` measures: a saved policy in an MDP, or the plan of a run in the run's own environment."""
+"""The command `tailrank evaluate`: a saved policy in an MDP, or the plan of a run in the run's own environment."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrank.cli_errors import Failure
+import click
+
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, print_json, read_source, reading_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +23,53 @@ if TYPE_CHECKING:
 
 FEW = 20
 """Episodes in the tail below which a bootstrap is not to be trusted."""
+
+
+@click.command(cls=Command)
+@click.argument("policy")
+@click.argument("source", required=False)
+@reading_options
+@click.option("--tau", "taus", type=float, multiple=True, show_default="0.1, or that of the run", metavar="T",
+              help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
+@click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
+@click.option("--width", type=float, metavar="W", help="Play until the interval for CVaR is no wider than W.")
+@click.option("--max-episodes", type=int, metavar="N", help="Most episodes for --width.  [default: 100000]")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of each interval.")
+@click.option("--method", default="auto", show_default=True, metavar="auto|beta|thomas|dkw|brown|bca|percentile",
+              help="Of the interval for CVaR.")  # fmt: skip
+@click.option("--bounds", type=float, nargs=2, metavar="LOW HIGH", help="Range of the return, where it is not known.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the episodes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(
+    policy: str, source: str | None, taus: tuple[float, ...], seed: int, as_json: bool, **options: Any
+) -> None:
+    """What the saved POLICY earns in the MDP of SOURCE, or what a run has learned.
+
+    POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment.
+    """
+    from tailrank.storage import load
+
+    of_playing = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
+    wanted = {name: options.pop(name) for name in of_playing}
+    notes: list[str] = []
+    with collected(notes):
+        if os.path.isdir(policy):
+            if source or any(value not in (None, "auto", ()) for value in options.values()):
+                raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
+            task = of_run(policy, taus, seed)
+        elif source is None:
+            raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
+        else:
+            stored = load(policy)
+            task = saved(stored.policy, read_source(source, options), taus, seed)
+        results, said = measure(task, **wanted)
+    notes[:0] = said
+    if as_json:
+        print_json({"results": results, "notes": notes}, notes, quiet=False)
+        return
+    from tailrank.cli import terminal
+
+    terminal.evaluated(results, notes)
 
 
 @dataclass(frozen=True)
@@ -77,7 +128,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
     parts = build.setup(config, env)
     before = files.read_manifest(out).get("environment")
     if before is not None and before != parts.digest:
-        raise InputError(f"{out}: {config.environment} has changed since the run")
+        raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
     if parts.learner.decoder:

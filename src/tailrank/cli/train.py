@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import signal
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_names import known
-from tailrank.cli_options import collected, pairs, print_json, reading_options, value, with_options
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.names import known
+from tailrank.cli.options import collected, pairs, print_json, reading_options, value, with_options
 
 if TYPE_CHECKING:
     from tailrank.experiments.config import RunConfig
@@ -51,7 +50,7 @@ def run_options(function: F) -> F:
         click.option("--log", metavar="corrected|printed", help="The logarithm in the bonus."),
         click.option("--output", metavar="best|uniform|greedy", help="Which plan is returned."),
         click.option("--output-episodes", type=int, metavar="N", help="Fresh episodes to judge a candidate."),
-        click.option("--stop-cvar", type=float, metavar="X", help="Stop when a plan's exact CVaR reaches this."),
+        click.option("--stop-cvar", type=float, metavar="X", help="Stop when the CVaR of a plan reaches this."),
         click.option("--stop-within", type=float, metavar="P", help="Stop when it is within this share of CVaR*."),
         click.option("--checkpoint-every", type=int, metavar="K", help="Iterations between checkpoints."),
         click.option("--planner", multiple=True, metavar="KEY=VALUE", help="Setting of the planner of ella."),
@@ -121,9 +120,9 @@ def train(
     if as_json:
         print_json({name: result[name] for name in PRINTED if name in result}, notes, quiet)
         return
-    from tailrank.experiments import progress as view
+    from tailrank.cli.run_summary import summary
 
-    view.summary(result, [] if quiet else notes)
+    summary(result, [] if quiet else notes)
 
 
 def _about(folder: str) -> dict[str, Any]:
@@ -145,7 +144,7 @@ def _go(
     """Start or resume a run with what is shown of it (progress, loggers); a signal ends it with one line."""
     from tailrank.experiments import progress as view
     from tailrank.experiments import run
-    from tailrank.loggers import Logged
+    from tailrank.experiments.loggers import Logged
 
     try:
         with (
@@ -213,12 +212,7 @@ def theory(as_json: bool, **figures: Any) -> None:
     """What the theorems ask for, with all their constants set to one."""
     from tailrank.schedules import Theory
 
-    try:
-        rows = Theory(**figures).table()
-    except (OverflowError, ZeroDivisionError):
-        raise Failure("theory: the figures are too large for a number; choose a larger --epsilon or --tau") from None
-    if not all(math.isfinite(value) for _, value, _ in rows):
-        raise Failure("theory: the figures are too large for a number; choose a larger --epsilon or --tau")
+    rows = Theory(**figures).table()
     if as_json:
         table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]
         click.echo(json.dumps(figures | {"table": table}, allow_nan=False))

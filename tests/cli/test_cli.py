@@ -11,12 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import tailrank
-from tailrank.cli import main
+from command import TAILRANK, cli, fails
 
-TAILRANK = [sys.executable, "-c", "from tailrank.cli import main; main()"]
 HEADER = "state,action,next_state,probability,reward\n"
 GOOD = HEADER + "0,0,0,1,1\n0,1,0,0.9,2\n0,1,0,0.1,-5\n"
 IRRATIONAL = HEADER + "0,0,0,1,0.1415926535\n0,1,0,0.9,2.7182818284\n0,1,0,0.1,-5.5772156649\n"
@@ -30,42 +28,28 @@ def model(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(main, list(arguments))
-
-
-def fails(result, *words: str, code: int = 2) -> None:
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("tailrank: error: ")
-    for word in words:
-        assert word in lines[0], lines[0]
-
-
 # What it prints
 
 
 def test_no_arguments_says_what_to_do_next():
-    result = run()
+    result = cli()
     assert result.exit_code == 0
     assert result.stdout.count("\n  tailrank ") == 6
 
 
 @pytest.mark.parametrize("command", ["", "solve", "import", "export", "evaluate", "show"])
 def test_help(command):
-    result = run(*command.split(), "--help")
+    result = cli(*command.split(), "--help")
     assert result.exit_code == 0
     assert "Usage" in result.stdout
 
 
 def test_version():
-    assert tailrank.__version__ in run("--version").stdout
+    assert tailrank.__version__ in cli("--version").stdout
 
 
 def test_json_is_one_object_with_the_numbers(model):
-    result = run("solve", "model.csv", "--horizon", "1", "--tau", "0.2", "--tau", "1", "--json")
+    result = cli("solve", "model.csv", "--horizon", "1", "--tau", "0.2", "--tau", "1", "--json")
     assert result.exit_code == 0
     data = json.loads(result.stdout)
     assert set(data) == {
@@ -83,16 +67,16 @@ def test_json_is_one_object_with_the_numbers(model):
 
 
 def test_notes_are_in_the_object_and_on_stderr(model):
-    result = run("solve", "model.csv", "--horizon", "1", "--json")
+    result = cli("solve", "model.csv", "--horizon", "1", "--json")
     assert json.loads(result.stdout)["notes"] == [
         line.removeprefix("tailrank: note: ") for line in result.stderr.splitlines()
     ]
-    quiet = run("solve", "model.csv", "--horizon", "1", "--json", "--quiet")
+    quiet = cli("solve", "model.csv", "--horizon", "1", "--json", "--quiet")
     assert quiet.stderr == ""
 
 
 def test_a_limit_that_was_reached_is_a_note(model):
-    result = run("solve", "rough.csv", "--horizon", "30", "--tolerance", "1e-9", "--seconds", "0.2", "--json")
+    result = cli("solve", "rough.csv", "--horizon", "30", "--tolerance", "1e-9", "--seconds", "0.2", "--json")
     data = json.loads(result.stdout)
     assert data["status"] == "bracketed"
     assert data["results"][0]["lower"] < data["results"][0]["upper"]
@@ -101,14 +85,14 @@ def test_a_limit_that_was_reached_is_a_note(model):
 
 
 def test_frontier_in_json(model):
-    pieces = json.loads(run("solve", "model.csv", "--horizon", "2", "--json", "--frontier").stdout)["frontier"]
+    pieces = json.loads(cli("solve", "model.csv", "--horizon", "2", "--json", "--frontier").stdout)["frontier"]
     assert pieces[0]["tau_from"] == 0
     assert pieces[-1]["tau_to"] == 1
     assert [p["tau_to"] for p in pieces[:-1]] == [p["tau_from"] for p in pieces[1:]]
 
 
 def test_table_for_people(model):
-    result = run("solve", "model.csv", "--horizon", "1", "--tau", "0.2", "--frontier")
+    result = cli("solve", "model.csv", "--horizon", "1", "--tau", "0.2", "--frontier")
     assert result.exit_code == 0
     assert "exact:" in result.stdout
     assert "risk-neutral" in result.stdout
@@ -118,7 +102,7 @@ def test_table_for_people(model):
 
 
 def test_bracketed_is_said(model):
-    assert "bracketed:" in run("solve", "rough.csv", "--horizon", "20", "--tolerance", "5%").stdout
+    assert "bracketed:" in cli("solve", "rough.csv", "--horizon", "20", "--tolerance", "5%").stdout
 
 
 def test_plain_letters_where_the_terminal_has_no_others(model):
@@ -133,17 +117,17 @@ def test_plain_letters_where_the_terminal_has_no_others(model):
 
 @pytest.mark.parametrize("criterion", ["mean", "iterated", "chow"])
 def test_other_criteria(model, criterion):
-    data = json.loads(run("solve", "model.csv", "--horizon", "2", "--criterion", criterion, "--json").stdout)
+    data = json.loads(cli("solve", "model.csv", "--horizon", "2", "--criterion", criterion, "--json").stdout)
     assert data["criterion"] == criterion
     assert "claim" in data["results"][0]
     assert data["results"][0]["cvar"] <= data["results"][0]["upper"] + 1e-9
 
 
 def test_import_says_what_was_read(model):
-    text = run("import", "model.csv", "--horizon", "3").stdout
+    text = cli("import", "model.csv", "--horizon", "3").stdout
     for word in ("states", "rows", "-5"):
         assert word in text
-    data = json.loads(run("import", "model.csv", "--horizon", "3", "--json").stdout)
+    data = json.loads(cli("import", "model.csv", "--horizon", "3", "--json").stdout)
     assert (data["states"], data["actions"], data["rows"], data["reward_min"]) == (1, 2, 3, -5.0)
 
 
@@ -151,35 +135,35 @@ def test_import_says_what_was_read(model):
 def test_export_and_read_again(model, target):
     # An .npz file has one reward for each (state, action, next state).
     Path("model.csv").write_text(GOOD.replace("0,1,0,0.1,-5", "0,1,1,0.1,-5"))
-    assert run("export", "model.csv", target, "--horizon", "3").exit_code == 0
+    assert cli("export", "model.csv", target, "--horizon", "3").exit_code == 0
     extra = ["--horizon", "3"] if "csv" in target else []
-    before = json.loads(run("solve", "model.csv", "--horizon", "3", "--json").stdout)["results"]
-    after = json.loads(run("solve", target, *extra, "--json").stdout)["results"]
+    before = json.loads(cli("solve", "model.csv", "--horizon", "3", "--json").stdout)["results"]
+    after = json.loads(cli("solve", target, *extra, "--json").stdout)["results"]
     assert after == before
 
 
 def test_save_evaluate_show(model):
-    solved = run("solve", "model.csv", "--horizon", "3", "--save", "plan.policy", "--json")
+    solved = cli("solve", "model.csv", "--horizon", "3", "--save", "plan.policy", "--json")
     cvar = json.loads(solved.stdout)["results"][0]["cvar"]
-    exact = json.loads(run("evaluate", "plan.policy", "model.csv", "--horizon", "3", "--json").stdout)
+    exact = json.loads(cli("evaluate", "plan.policy", "model.csv", "--horizon", "3", "--json").stdout)
     assert exact["results"][0]["cvar"] == pytest.approx(cvar)
     assert exact["results"][0]["method"] == "exact"
     play = ["evaluate", "plan.policy", "model.csv", "--horizon", "3", "--episodes", "2000", "--seed", "3", "--json"]
-    played, again = (json.loads(run(*play).stdout)["results"][0] for _ in range(2))
+    played, again = (json.loads(cli(*play).stdout)["results"][0] for _ in range(2))
     assert played == again
     assert played["lower"] <= cvar <= played["upper"]
     assert played["episodes"] == 2000
-    assert "interval" in run(*play[:-1]).stdout
-    text = run("show", "plan.policy").stdout
+    assert "interval" in cli(*play[:-1]).stdout
+    text = cli("show", "plan.policy").stdout
     assert "remaining budget" in text
-    assert "more rows" in run("show", "plan.policy", "--rows", "1").stdout
+    assert "more rows" in cli("show", "plan.policy", "--rows", "1").stdout
 
 
 @pytest.mark.parametrize("criterion", ["mean", "iterated", "chow"])
 def test_show_every_kind_of_policy(model, criterion):
-    saved = run("solve", "model.csv", "--horizon", "2", "--criterion", criterion, "--save", "p", "--quiet")
+    saved = cli("solve", "model.csv", "--horizon", "2", "--criterion", criterion, "--save", "p", "--quiet")
     assert saved.exit_code == 0, saved.output
-    assert "action" in run("show", "p").stdout
+    assert "action" in cli("show", "p").stdout
 
 
 # What it refuses
@@ -197,14 +181,14 @@ def test_a_bad_file_is_one_line(model):
         ("broken.json", '{"rows": [', ("broken.json",)),
     ):
         Path(name).write_text(text)
-        fails(run("solve", name, "--horizon", "2", "--save", "out.policy"), *words)
+        fails(cli("solve", name, "--horizon", "2", "--save", "out.policy"), *words)
         assert not Path("out.policy").exists()
 
 
 def test_a_sum_that_is_wrong_at_one_step_names_the_step(model):
     rows = ["step,state,action,next_state,probability,reward", "0,0,0,0,1,1", "1,0,0,0,0.5,1", "2,0,0,0,1,1"]
     Path("steps.csv").write_text("\n".join(rows))
-    fails(run("solve", "steps.csv"), "step 1", "state 0", "action 0", "0.5")
+    fails(cli("solve", "steps.csv"), "step 1", "state 0", "action 0", "0.5")
 
 
 @pytest.mark.parametrize(
@@ -240,16 +224,16 @@ def test_a_sum_that_is_wrong_at_one_step_names_the_step(model):
 )
 def test_a_bad_option_is_one_line(model, arguments, words):
     horizon = [] if "--horizon" in arguments else ["--horizon", "2"]
-    fails(run("solve", "model.csv", *horizon, *arguments), *words)
+    fails(cli("solve", "model.csv", *horizon, *arguments), *words)
     assert sorted(p.name for p in model.iterdir()) == ["model.csv", "rough.csv"]
 
 
 def test_horizon_must_be_given(model):
-    fails(run("solve", "model.csv"), "--horizon")
+    fails(cli("solve", "model.csv"), "--horizon")
 
 
 def test_a_grid_that_does_not_fit_says_what_it_needs(model):
-    result = run("solve", "rough.csv", "--horizon", "5", "--unit", "1e-9", "--memory", "1MB")
+    result = cli("solve", "rough.csv", "--horizon", "5", "--unit", "1e-9", "--memory", "1MB")
     fails(result, "GB", "--memory", "--unit")
 
 
@@ -264,35 +248,35 @@ def test_a_grid_that_does_not_fit_says_what_it_needs(model):
     ],
 )
 def test_a_source_that_is_none(model, source, words):
-    fails(run("solve", source, "--horizon", "5"), *words)
+    fails(cli("solve", source, "--horizon", "5"), *words)
 
 
 def test_an_unknown_command_suggests_the_nearest():
-    fails(run("slove", "model.csv"), "'slove'", "did you mean 'solve'")
-    fails(run("--nonsense"), "--nonsense")
+    fails(cli("slove", "model.csv"), "'slove'", "did you mean 'solve'")
+    fails(cli("--nonsense"), "--nonsense")
 
 
 def test_a_policy_must_fit_the_mdp(model):
-    run("solve", "model.csv", "--horizon", "3", "--save", "plan.policy")
-    fails(run("evaluate", "plan.policy", "model.csv", "--horizon", "2"), "3 steps", "2 steps")
-    fails(run("evaluate", "model.csv", "model.csv", "--horizon", "3"), "model.csv")
-    fails(run("evaluate", "nowhere", "model.csv", "--horizon", "3"), "nowhere")
+    cli("solve", "model.csv", "--horizon", "3", "--save", "plan.policy")
+    fails(cli("evaluate", "plan.policy", "model.csv", "--horizon", "2"), "3 steps", "2 steps")
+    fails(cli("evaluate", "model.csv", "model.csv", "--horizon", "3"), "model.csv")
+    fails(cli("evaluate", "nowhere", "model.csv", "--horizon", "3"), "nowhere")
     good = ["evaluate", "plan.policy", "model.csv", "--horizon", "3"]
-    fails(run(*good, "--tau", "2"), "tau = 2")
-    fails(run(*good, "--episodes", "0"), "episodes")
-    fails(run(*good, "--episodes", "5", "--seed", "-1"), "seed")
-    fails(run("show", "plan.policy", "--step", "9"), "step = 9")
+    fails(cli(*good, "--tau", "2"), "tau = 2")
+    fails(cli(*good, "--episodes", "0"), "episodes")
+    fails(cli(*good, "--episodes", "5", "--seed", "-1"), "seed")
+    fails(cli("show", "plan.policy", "--step", "9"), "step = 9")
 
 
 def test_export_refuses_unknown_types_and_folders(model):
-    fails(run("export", "model.csv", "out.xls", "--horizon", "2"), "out.xls")
-    fails(run("export", "model.csv", "no/out.csv", "--horizon", "2"), "no/out.csv")
+    fails(cli("export", "model.csv", "out.xls", "--horizon", "2"), "out.xls")
+    fails(cli("export", "model.csv", "no/out.csv", "--horizon", "2"), "no/out.csv")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission(model):
     Path("model.csv").chmod(0)
-    fails(run("solve", "model.csv", "--horizon", "2"), "model.csv")
+    fails(cli("solve", "model.csv", "--horizon", "2"), "model.csv")
 
 
 def test_out_of_memory_is_one_line(model, monkeypatch):
@@ -302,7 +286,7 @@ def test_out_of_memory_is_one_line(model, monkeypatch):
         raise MemoryError("Unable to allocate 7 TiB")
 
     monkeypatch.setattr(tailrank.envs, "read_mdp", full)
-    fails(run("solve", "model.csv", "--horizon", "2"), "out of memory", "7 TiB")
+    fails(cli("solve", "model.csv", "--horizon", "2"), "out of memory", "7 TiB")
 
 
 def test_an_interrupt_is_one_line(model, monkeypatch):
@@ -312,7 +296,7 @@ def test_an_interrupt_is_one_line(model, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tailrank.envs, "read_mdp", stop)
-    fails(run("solve", "model.csv", "--horizon", "2"), "interrupted", code=130)
+    fails(cli("solve", "model.csv", "--horizon", "2"), "interrupted", code=130)
 
 
 # In a process of its own

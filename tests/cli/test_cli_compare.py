@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import command
 from made_runs import LOCK, final, learning, write_run
-from tailrank.cli import main
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.run import run
 
@@ -34,7 +33,7 @@ def here(tmp_path, monkeypatch):
 
 
 def cli(*arguments):
-    return CliRunner().invoke(main, ["compare", *map(str, arguments)])
+    return command.cli("compare", *arguments)
 
 
 def test_text(runs):

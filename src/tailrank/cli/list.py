@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from tailrank.cli_errors import Command
+from tailrank.cli.errors import Command
 
 
 @click.command("list", cls=Command)

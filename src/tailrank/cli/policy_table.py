@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.cli.terminal import console, line, number, table_of
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 from tailrank.report.tables import runs
-from tailrank.show import console, line, number, table_of
 from tailrank.storage import Stored
 from tailrank.storage_observed import n_features
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tailrank.cli import main
+from command import TAILRANK, cli, fails
 
-TAILRANK = [sys.executable, "-c", "from tailrank.cli import main; main()"]
 LOCK = ["risky-lock", "--set", "horizon=4", "--set", "n_actions=3", "--set", "n_states=12"]
 KEYS = ["algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_star", "status", "seconds", "out"]
 
@@ -22,19 +19,6 @@ KEYS = ["algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_sta
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def cli(*arguments):
-    return CliRunner().invoke(main, list(arguments))
-
-
-def fails(result, *words):
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("tailrank: error: ")
-    for word in words:
-        assert word in result.stderr
 
 
 def test_json_is_the_last_line():

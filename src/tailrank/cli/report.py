@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, read, solving_options
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, read_source, solving_options
 
 if TYPE_CHECKING:
     from tailrank.report.subject import Subject
@@ -84,7 +84,11 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any], notes: list[str]
     seed, caught = whole(options["seed"], "seed", least=0), list[str]()
     with collected(caught):
         subject = of_sources(
-            sources, lambda source: read(source, options), tau=options["tau"], seed=seed, seconds=options["seconds"]
+            sources,
+            lambda source: read_source(source, options),
+            tau=options["tau"],
+            seed=seed,
+            seconds=options["seconds"],
         )
     notes += dict.fromkeys([*subject.warnings, *subject.notes, *caught])
     return subject

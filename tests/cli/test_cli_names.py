@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import shell_complete
-from click.testing import CliRunner
 
+from command import cli, fails
 from tailrank.cli import NEXT, main
-from tailrank.cli_names import VARIABLE, near_names
+from tailrank.cli.names import VARIABLE, near_names
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
-
-
-def cli(*arguments):
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture
@@ -92,13 +88,6 @@ def test_no_arguments_names_commands_that_are_there():
     for word in ("solve", "train", "report", "evaluate", "check"):
         assert f"  tailrank {word} " in text
     assert max(map(len, text.splitlines())) <= 120
-
-
-def fails(result, *words):
-    assert result.exit_code == 2, result.output
-    assert len(result.stderr.splitlines()) == 1
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.mark.parametrize(

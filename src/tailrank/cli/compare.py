@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
-from tailrank.cli_options import collected, print_json
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, print_json
 
 if TYPE_CHECKING:
     from tailrank.comparison import Comparison
@@ -58,7 +58,7 @@ def compare(
     if as_json:
         print_json(as_dict(found), [*found.notes, *notes], quiet=False)
         return
-    from tailrank.show_compare import compared
+    from tailrank.cli.comparison_tables import compared
 
     compared(found)
     for line in [*(f"note: {note}" for note in notes), *([f"{out}: {', '.join(written)}"] if out else [])]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from tailrank.cli_errors import Failure
+from tailrank.cli.errors import Failure
 
 T = TypeVar("T")
 SHELLS = ("bash", "zsh", "fish")

@@ -1,0 +1,46 @@
+"""The commands `tailrank import` and `tailrank export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tailrank.cli.errors import Command
+from tailrank.cli.options import collected, print_json, read_source, reading_options
+
+
+@click.command("import", cls=Command)
+@click.argument("source")
+@reading_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def import_(source: str, as_json: bool, **options: Any) -> None:
+    """Read SOURCE and say what is in it."""
+    notes: list[str] = []
+    with collected(notes):
+        read = read_source(source, options)
+    notes[:0] = read.notes
+    from tailrank.cli import terminal
+
+    summary = terminal.summary(read)
+    if as_json:
+        print_json(summary | {"notes": notes}, notes, quiet=False)
+    else:
+        terminal.described(summary, notes)
+
+
+@click.command(cls=Command)
+@click.argument("source")
+@click.argument("path")
+@reading_options
+def export(source: str, path: str, **options: Any) -> None:
+    """Write the MDP in SOURCE to PATH (.csv, .json, either also .gz, or .npz)."""
+    from tailrank.envs import write_mdp
+
+    notes: list[str] = []
+    with collected(notes):
+        read = read_source(source, options)
+        remarks = write_mdp(read.mdp, path)
+    click.echo(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
+    for line in (*read.notes, *notes, *remarks):
+        click.echo(f"note: {line}")

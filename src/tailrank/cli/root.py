@@ -1,0 +1,71 @@
+"""The command line: `tailrank solve`, `train`, `evaluate`, `report`, `plot`, `check` and so on.
+
+Only click is imported at the top, so that `tailrank --help` answers at once. Bad input of any kind ends
+with one line on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+import tailrank
+from tailrank.cli import names
+from tailrank.cli.check import check
+from tailrank.cli.compare import compare
+from tailrank.cli.convert import export, import_
+from tailrank.cli.errors import Group
+from tailrank.cli.evaluate import evaluate
+from tailrank.cli.list import list_
+from tailrank.cli.plot import plot
+from tailrank.cli.report import report, serve
+from tailrank.cli.show import show
+from tailrank.cli.solve import solve
+from tailrank.cli.sweep import sweep
+from tailrank.cli.train import theory, train
+
+NEXT = """\
+tailrank finds the policy with the best CVaR: the mean of its worst returns, at tau = 0.1 of the worst tenth. Try:
+
+  tailrank solve FrozenLake-v1 --horizon 100 --tau 0.5    an MDP that is known: exact
+  tailrank train risky-lock --iterations 60 --out runs/a  one that is not: learn it
+  tailrank report runs/a                                  look at it in a browser
+  tailrank evaluate runs/a --episodes 2000                measure it in fresh episodes
+  tailrank check CartPole-v1                              is an environment fit for learning?
+  tailrank list                                           all algorithms; sweep and compare set them side by side
+
+tailrank COMMAND --help says more; tailrank --show-completion bash sets up the Tab key.
+"""
+
+
+def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        click.echo(names.script(shell, main))
+        ctx.exit()
+
+
+@click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tailrank.__version__, prog_name="tailrank")
+@click.option("--show-completion", type=click.Choice(names.SHELLS), metavar="|".join(names.SHELLS),
+              expose_value=False, is_eager=True, callback=_show_completion,
+              help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".')  # fmt: skip
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Policies with the best CVaR in finite MDPs: exact answers or certified bounds.
+
+    SOURCE is a file (.csv, .json, either also .gz, or .npz) or the id of a Gymnasium environment that has a
+    transition table.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if ctx.invoked_subcommand is None:
+        click.echo(NEXT, nl=False)
+
+
+for command in (
+    check, compare, evaluate, export, import_, list_, plot, report, serve, show, solve, sweep, theory, train,
+):  # fmt: skip
+    main.add_command(command)
+names.completed(main)

@@ -1,0 +1,86 @@
+"""The command `tailrank solve`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tailrank.cli.errors import Command, Failure
+from tailrank.cli.options import collected, print_json, read_source, reading_options
+
+if TYPE_CHECKING:
+    from tailrank.envs import Source
+    from tailrank.plan import Plan
+
+
+@click.command(cls=Command)
+@click.argument("source")
+@reading_options
+@click.option("--tau", "taus", type=float, multiple=True, default=(0.1,), show_default="0.1", metavar="T",
+              help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
+@click.option("--criterion", default="cvar", show_default=True, metavar="cvar|mean|iterated|sampled-iterated|chow",
+              help="What the policy optimises.")  # fmt: skip
+@click.option("--samples", type=int, metavar="N", help="Outcomes of each pair for sampled-iterated.  [default: 1000]")
+@click.option("--seed", type=int, metavar="N", help="Seed for sampled-iterated.  [default: 0]")
+@click.option("--tolerance", default="1%", show_default=True, metavar="TOL",
+              help="Widest bracket allowed, in reward units or as % of |CVaR|.")  # fmt: skip
+@click.option("--unit", type=float, metavar="U", help="Fixed spacing of budgets instead of the automatic one.")
+@click.option("--memory", default="4GB", show_default=True, metavar="SIZE", help="Most memory for tables.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, metavar="X", help="Time to refine bounds.")
+@click.option("--save", metavar="PATH", help="Save the plan (one --tau only).")
+@click.option("--frontier", is_flag=True, help="Also the best CVaR at other tail fractions.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--quiet", is_flag=True, help="No notes, no picture.")
+def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) -> None:
+    """The policy with the best CVaR for the MDP in SOURCE."""
+    from tailrank.solver import solve as plan_for
+
+    if options["save"]:
+        _check_save(options["save"], len(taus))
+    notes: list[str] = []
+    with collected(notes):
+        read = read_source(source, options)
+        limits = {name: options[name] for name in ("tolerance", "unit", "memory", "seconds", "samples", "seed")}
+        plans: tuple[Plan, ...] = plan_for(read.mdp, taus, criterion=criterion, **limits)
+    notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
+    notes += [line for line in dict.fromkeys(line for plan in plans for line in plan.notes) if line not in notes]
+    if options["save"]:
+        from tailrank import storage
+
+        about = {"source": read.name, "states": read.mdp.labels, "actions": read.mdp.action_labels}
+        storage.save(plans[0], options["save"], info=about)
+        notes.append(f"saved to {options['save']}")
+    if options["as_json"]:
+        print_json(_solved(read, plans, criterion, notes, options["frontier"]), notes, options["quiet"])
+        return
+    from tailrank.cli import terminal
+
+    terminal.solved(read, plans, notes, frontier=options["frontier"], quiet=options["quiet"])
+
+
+def _check_save(path: str, plans: int) -> None:
+    """Raise before the work is done, not after it."""
+    if plans > 1:
+        raise Failure(f"--save: a file holds one plan, found {plans} times --tau")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder) or os.path.isdir(path):
+        raise Failure(f"--save {path}: must be a file in a folder that exists")
+
+
+def _solved(
+    read: Source, plans: tuple[Plan, ...], criterion: str, notes: list[str], frontier: bool
+) -> dict[str, object]:
+    mdp = read.mdp
+    result: dict[str, object] = {
+        "status": plans[0].status, "criterion": criterion, "states": mdp.n_states, "actions": mdp.n_actions,
+        "horizon": mdp.horizon, "discount": mdp.discount, "seconds": plans[0].seconds,
+        "results": [plan.as_dict() for plan in plans], "notes": notes,
+    }  # fmt: skip
+    if frontier:
+        pieces = plans[0].frontier()
+        keys = ("tau_from", "tau_to", "budget", "shortfall")
+        columns = (getattr(pieces, key).tolist() for key in keys)
+        result["frontier"] = [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+    return result
