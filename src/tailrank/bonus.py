@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from tailrank.lowrank import EmpiricalStep, Model
 from tailrank.problem import Problem
@@ -84,6 +83,8 @@ def norms(rows: np.ndarray, seen: np.ndarray, lam: float) -> np.ndarray:
     The covariance is R^T R with R from a QR decomposition of its root, so that features which are nearly the same cost
     half the digits that they would cost in the covariance itself.
     """
+    from scipy.linalg import solve_triangular
+
     met = seen > 0.0
     root = np.vstack([np.sqrt(seen[met])[:, None] * rows[met], np.sqrt(lam) * np.eye(rows.shape[1])])
     half = solve_triangular(np.linalg.qr(root, mode="r"), rows.T, trans="T", check_finite=False)

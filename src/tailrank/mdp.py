@@ -146,7 +146,7 @@ class FiniteMDP:
         """S."""
         return int(self.start.size)
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
         """1 when every step has the same rows, otherwise the horizon."""
         return (self.ptr.size - 1) // (self.n_states * self.n_actions)
@@ -166,9 +166,10 @@ class FiniteMDP:
 
     def rows(self, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows of step h: ptr [S A + 1] (from zero), next_state, prob, reward (undiscounted)."""
+        if self.n_blocks == 1:
+            return self.ptr, self.next_state, self.prob, self.reward
         pairs = self.n_states * self.n_actions
-        b = h if self.n_blocks > 1 else 0
-        ptr = self.ptr[b * pairs : (b + 1) * pairs + 1]
+        ptr = self.ptr[h * pairs : (h + 1) * pairs + 1]
         span = slice(ptr[0], ptr[-1])
         return ptr - ptr[0], self.next_state[span], self.prob[span], self.reward[span]
 
