@@ -17,6 +17,10 @@ class InputError(ValueError):
     """Bad input from the user: a one-line message, never a traceback on the command line."""
 
 
+class ImportFailed(InputError):
+    """A package that the user named cannot be imported."""
+
+
 class NotConverged(UserWarning):
     """A result is valid but wider than was asked for (a limit was reached)."""
 
