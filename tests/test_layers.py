@@ -127,7 +127,7 @@ LIGHT = "numba scipy gymnasium rich matplotlib jax optax distributed dask torch 
         ("import tailrank", f"{LIGHT} numpy click"),
         ("from tailrank import FiniteMDP, cvar", LIGHT),
         (
-            "import tailrank.kernels, tailrank.solver, tailrank.learners.ela",
+            "import tailrank.kernels, tailrank.solver, tailrank.learners",
             "numba scipy gymnasium rich matplotlib jax",
         ),
         ("from tailrank.cli import main; main(['list'], standalone_mode=False)", "numba scipy rich matplotlib jax"),
