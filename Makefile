@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types examples readme docs bench study clean
+.PHONY: help setup demo test check lint types installed examples readme docs lock audit lowest package bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -63,7 +63,24 @@ docs: $(READY)  ## build docs/_build/html, run the examples of its pages
 	@$(BIN)/python -m sphinx -W --keep-going -E -q -d docs/_build/doctrees -b html docs docs/_build/html
 	@$(BIN)/python scripts/check_docs.py
 
-check: lint types test examples readme docs  ## what CI runs
+installed: $(READY)  ## what is installed is what is locked, unchanged, under licences that are allowed
+	@$(BIN)/python scripts/lock.py --check
+	@$(BIN)/python scripts/audit.py
+
+check: lint types installed test examples readme docs  ## what CI runs
+
+lock: .tools-venv/.ready  ## write requirements/*.txt anew; newer versions with make lock UPGRADE=--upgrade
+	@.tools-venv/bin/python scripts/lock.py $(UPGRADE)
+
+audit: .tools-venv/.ready installed  ## ask the advisory service for known vulnerabilities
+	@.tools-venv/bin/python scripts/advisories.py
+
+lowest: .lowest-venv/.ready  ## tests at the lowest versions that pyproject.toml declares
+	@.lowest-venv/bin/python -m pytest -p no:cacheprovider -o filterwarnings=default --disable-warnings \
+	  tests/*.py tests/envs tests/planners tests/oracles tests/plots tests/experiments/test_run.py
+
+package: $(READY)  ## build the wheel, install it without extras and use it
+	@$(BIN)/python scripts/check_package.py
 
 bench: $(READY)  ## measure against other packages, write docs/benchmarks.md
 	@$(BIN)/python benchmarks/run.py
@@ -80,5 +97,5 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/false_alarms.py
 
 clean:  ## remove environments, caches and output
-	rm -rf .venv .bench-venv demo dist build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .bench-venv .tools-venv .lowest-venv demo dist build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

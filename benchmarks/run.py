@@ -34,15 +34,18 @@ DOMAINS = {
 
 def environment() -> None:
     """Make .bench-venv, or bring it up to date when the requirements have changed."""
-    wanted = (HERE / "requirements.txt").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    locks = [ROOT / "requirements" / name for name in ("build.txt", "peers.txt")]
+    wanted = b"".join(path.read_bytes() for path in (*locks, ROOT / "pyproject.toml"))
     stamp, digest = ENVIRONMENT / "requirements.sha256", hashlib.sha256(wanted).hexdigest()
     if stamp.exists() and stamp.read_text() == digest:
         return
     print("installing the peers into .bench-venv ...", flush=True)
     if not PYTHON.exists():
         venv.create(ENVIRONMENT, with_pip=True, symlinks=True)
-    command = [PYTHON, "-m", "pip", "install", "--quiet", "-r", "benchmarks/requirements.txt"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    command = [PYTHON, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
+    for path in locks:
+        subprocess.run([*command, "--require-hashes", "-r", path], cwd=ROOT, check=True)
+    subprocess.run([*command, "--no-deps", "-e", "."], cwd=ROOT, check=True)
     stamp.write_text(digest)
 
 

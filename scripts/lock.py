@@ -41,11 +41,16 @@ LOCKS = {
 ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*==[^\\\n]+?) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M)
 
 
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the project, with its dependency groups."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return data["project"] | {"dependency-groups": data["dependency-groups"]}
+
+
 def tables() -> dict[str, list[str]]:
     """The requirements of pyproject.toml by extra or dependency group."""
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project = data["project"]
-    return {CORE: project["dependencies"]} | project["optional-dependencies"] | data["dependency-groups"]
+    data = project()
+    return {CORE: data["dependencies"]} | data["optional-dependencies"] | data["dependency-groups"]
 
 
 def digest(name: str, wanted: dict[str, list[str]]) -> str:
@@ -88,9 +93,9 @@ def problems(name: str, wanted: dict[str, list[str]]) -> list[str]:
 
 def write(name: str, extra: list[str]) -> None:
     """Resolve and write a lock file."""
-    path, data = FOLDER / f"{name}.txt", tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    path, data = FOLDER / f"{name}.txt", project()
     command: list[Any] = [Path(sys.executable).with_name("uv"), "pip", "compile", "--universal", "--generate-hashes"]
-    command += ["--python-version", data["project"]["requires-python"].removeprefix(">="), "--no-emit-index-url"]
+    command += ["--python-version", data["requires-python"].removeprefix(">="), "--no-emit-index-url"]
     command += ["--exclude-newer", (datetime.datetime.now(datetime.UTC) - AGE).strftime("%Y-%m-%d"), "--no-header"]
     command += ["--resolution", "lowest-direct" if name == LOWEST else "highest"]
     command += ["--quiet", "--no-annotate", "--output-file", path, *extra]

@@ -1,10 +1,11 @@
-"""Compile the kernels, so that the first command of a user is quick: solves tiny MDPs both ways."""
+"""Compile the kernels that `make demo` and the README use, so that the first command of a user is quick."""
 
 from __future__ import annotations
 
 import warnings
 
-from tailrank import ELA, FiniteMDP, ModelChoice, make_episodic, solve, train
+from tailrank import ELA, Discriminative, FiniteMDP, ModelChoice, make_episodic, make_simulator, solve, train
+from tailrank.learners.cvar_ucbvi import cvar_ucbvi
 
 warnings.simplefilter("ignore")
 for reward in (0.5, 2**0.5):
@@ -13,3 +14,6 @@ for reward in (0.5, 2**0.5):
         solve(mdp, tau=(0.2, 1.0), criterion=criterion, seconds=2)
 lock = make_episodic("risky-lock", horizon=3, n_actions=2, n_states=6)
 list(train(ELA(tau=0.2, oracle=ModelChoice("class")), lock, iterations=2, seed=0))
+list(train(cvar_ucbvi(0.2), lock, iterations=2, seed=0))
+rich = make_simulator("rich-lock", horizon=3, n_actions=2)
+ELA(tau=0.2, oracle=Discriminative(rank=3), rewards="learned").learn(rich, episodes=24, seed=0)

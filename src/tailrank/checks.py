@@ -22,6 +22,10 @@ LARGEST_RETURN = 1e100
 """Levels and returns beyond these are refused: products with them would not be floats, or lose their digits."""
 
 
+class ImportFailed(InputError):
+    """A package that the user named cannot be imported."""
+
+
 class NotConverged(UserWarning):
     """A result is valid but wider than was asked for (a limit was reached)."""
 

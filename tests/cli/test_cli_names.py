@@ -127,6 +127,15 @@ def test_errors_of_sources_that_are_known_stay_as_they_are(tmp_path, monkeypatch
     fails(cli("train", "no_such_package:X-v0", "--iterations", "3"), "no_such_package")
 
 
+def test_an_import_that_fails_is_said_before_the_source_is_called_unknown(monkeypatch):
+    fails(
+        cli("solve", "X-v0", "--import", "nowhere", "--tau", "0.1"), "import nowhere: failed with ModuleNotFoundError"
+    )
+    monkeypatch.setitem(sys.modules, "icu_sepsis", None)
+    result = cli("solve", "Sepsis/ICU-Sepsis-v2", "--import", "icu_sepsis", "--tau", "0.1")
+    fails(result, "import icu_sepsis: failed", "pip install 'tailrank[envs]'")
+
+
 def test_names_are_compared_whatever_their_case():
     names = [*ENVIRONMENTS, *SIMULATORS]
     assert near_names("RISKY-LOCK", names)[0] == "risky-lock"

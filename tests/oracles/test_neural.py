@@ -158,7 +158,8 @@ def test_gradients_are_those_of_the_likelihood():
     batch = laid_out(replay, np.arange(7), np.array([0, 1]), batch=64, shared=False, labels=None)
     e, rng = engine(), np.random.default_rng(2)
     weights = initial(NeuralSettings(width=4), n_features=5, n_latents=K, steps=H, rng=rng)
-    with jax.enable_x64(True):
+    wide = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # where jax is older
+    with wide(True):
         weights = {k: v.astype(np.float64) for k, v in weights.items()}
         tables = e.Tables(rng.dirichlet(np.ones(K + 1), size=(H, K, A)), rng.dirichlet(np.ones(2), size=(H, K, A)))
         both = jax.jit(jax.value_and_grad(lambda w: e.loss(w, tables, batch, 0.0, None)[0]))

@@ -92,10 +92,12 @@ def script(shell: str, command: click.Command) -> str:
 
 def known(make: Callable[[], T], source: str, others: Sequence[str] = ()) -> T:
     """What `make` gives; where it fails because nobody knows `source`, an error that says which names are near."""
-    from tailrank.checks import InputError
+    from tailrank.checks import ImportFailed, InputError
 
     try:
         return make()
+    except ImportFailed:
+        raise
     except InputError:
         unknown = unknown_source(source, others)
         if unknown is None:

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank.checks import InputError
+from tailrank.checks import ImportFailed, InputError
 from tailrank.envs.draft import Draft
 from tailrank.envs.files import reason
 
+EXTRA = ("icu_sepsis", "or_gym_inventory", "highway_env")
+"""Packages that come with tailrank[envs]."""
 RESETS = 10
 """How many seeds must agree on the first state of an environment that does not give its law."""
 
@@ -56,8 +58,13 @@ def read_environment(name: str, imports: Sequence[str], horizon: object, start: 
 def load(packages: Sequence[str]) -> None:
     """Import these packages, which register environments."""
     for package in packages:
-        with foreign(f"import {package}"):
-            importlib.import_module(package)
+        try:
+            with foreign(f"import {package}"):
+                importlib.import_module(package)
+        except InputError as error:
+            missing = package in EXTRA and isinstance(error.__cause__, ModuleNotFoundError)
+            hint = "; install it with: pip install 'tailrank[envs]'" if missing else ""
+            raise ImportFailed(f"{error}{hint}") from error.__cause__
 
 
 def make(env_id: str, settings: Mapping[str, Any] | None = None, kind: str = "no Gymnasium environment") -> Any:
