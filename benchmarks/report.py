@@ -39,6 +39,7 @@ DOMAINS = """## Published domains
 def markdown(results: dict) -> str:
     """The whole page."""
     parts = [HEAD, machine(results), problem(results), summary(results), domains(results)]
+    parts += [kernels(results), growth(results), million(results), startup(results)]
     return "\n".join(part for part in parts if part)
 
 
@@ -122,6 +123,103 @@ def domains(results: dict) -> str:
     if not body:
         return ""
     return "\n".join([DOMAINS, table(columns, body)])
+
+
+KERNELS = """## Kernels
+
+Each at a large size and at a very small one. *Limit*: what one product and one sum per number cost, as a share of the
+matrix product of this machine ({gflops} GFLOP/s), and what must be read and written at least once, as a share of its
+triad ({gbytes} GB/s), both measured in the same process. A kernel can come near one of them only: work per byte
+decides which. *Anywhere* reads tables that lie anywhere in memory and fit in no cache, so that every outcome must read
+its own. NumPy is what one would write instead, on the same problem; times are the fastest of a few calls.
+"""
+
+GROWTH = """## Growth
+
+Exponent of the time in one size, by a line through the logarithms of four times, and in brackets the exponent that the
+arithmetic predicts. Smaller ones are fixed costs that wear off; budgets grow with the horizon, so the inductions grow
+with its square.
+"""
+
+
+def kernels(results: dict) -> str:
+    """Time, memory, share of the limits, and plain NumPy."""
+    found = results["kernels"]
+    head = ("", "size", "seconds", "cores", "memory MB", "of the product", "of the triad", "NumPy", "smallest", "NumPy")
+    body = []
+    for name, row in found["kernels"].items():
+        size = ", ".join(f"{k} {v:,}" for k, v in row["size"].items() if k != "near")
+        small, plain = row.get("small"), row.get("plain_seconds")
+        cells = [name, size, figure(row["seconds"]), figure(row["cores"]), figure(row["peak_bytes"] / 1e6)]
+        for rate, limit in (("gflops", found["gflops"]), ("gbytes", found["gbytes"])):
+            cells.append(f"{row[rate] / limit:.0%}" if row[rate] else "")
+        cells.append("" if plain is None else f"{figure(plain / row['seconds'])}x" + named(row))
+        cells += ["", ""] if small is None else [
+            f"{figure(1e6 * small['seconds'])} us", f"{figure(small['plain_seconds'] / small['seconds'])}x",
+        ]  # fmt: skip
+        body.append(cells)
+    lines = [f"- {name}: {figure(value)} s." for name, value in found["jobs"].items()]
+    text = KERNELS.format(gflops=figure(found["gflops"]), gbytes=figure(found["gbytes"]))
+    return "\n".join([text, table(head, body), *lines, ""])
+
+
+def named(row: dict) -> str:
+    """What the plain version is, unless it is NumPy."""
+    return "" if row["plain_name"] == "NumPy" else f" ({row['plain_name']})"
+
+
+def growth(results: dict) -> str:
+    """Exponents, measured and predicted."""
+    axes = ("S", "A", "K", "d", "n", "H", "top")
+    body = []
+    for name, row in results["kernels"]["kernels"].items():
+        if row["growth"]:
+            found = (row["growth"].get(axis) for axis in axes)
+            body.append([name, *(f"{g['exponent']:.2f} ({g['predicted']:g})" if g else "" for g in found)])
+    return "\n".join([GROWTH, table(("", *axes), body)]) if body else ""
+
+
+def million(results: dict) -> str:
+    """The largest problem."""
+    body = []
+    for name, row in results["million"].items():
+        if "failed" not in row:
+            cells = [figure(row["seconds"]), figure(row["cores"]), figure(row["mdp_bytes"] / 2**30)]
+            cells += [figure(row["peak_bytes"] / 2**30), row["status"], f"{row['cvar']:.6f}"]
+            body.append([name, *cells, f"{row['mean_policy_cvar']:.6f}", f"{row['difference']:.1e}"])
+    if not body:
+        return ""
+    text = """## A million states
+
+4 actions, 5 outcomes a pair, 20 steps, rewards 0..10 (201 budgets), any start: `tailrank.solve(mdp, 0.1, memory="16GB",
+seconds=600)`, all of it: the induction, the policy, its return law and that of the risk-neutral policy. The difference
+is between the CVaR of the law, pushed forward, and the value of the induction, worked backward.
+"""
+    columns = (
+        "next states",
+        "seconds",
+        "cores",
+        "GB of the MDP",
+        "GB at most",
+        "status",
+        "CVaR",
+        "risk-neutral",
+        "difference",
+    )
+    return "\n".join([text, table(columns, body)])
+
+
+def startup(results: dict) -> str:
+    """Commands from nothing."""
+    body = [
+        [name, figure(row["median"]), figure(row["least"]), figure(row["over_numpy"])]
+        for name, row in results["startup"].get("processor_seconds", {}).items()
+    ]
+    text = """## Start-up
+
+Processor seconds of a new process, `benchmarks/startup.py`; everything is installed and compiled.
+"""
+    return "\n".join([text, table(("", "median", "least", "times `import numpy`"), body)]) if body else ""
 
 
 def seconds(row: dict) -> float:

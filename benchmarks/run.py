@@ -1,4 +1,4 @@
-"""Benchmarks of the exact planner against other packages: `python benchmarks/run.py [--quick]`.
+"""The exact planner against other packages, every kernel against the machine: `python benchmarks/run.py [--quick]`.
 
 Makes its own environment (.bench-venv), runs every measurement in a fresh process, and writes
 benchmarks/results.json and docs/benchmarks.md. No ratio is printed unless all curves agree.
@@ -30,6 +30,8 @@ DOMAINS = {
     "riverswim": ("0.98", "100", "1"),
 }
 """Published domains: discount, horizon, start (1-based)."""
+MILLION = {"within 20 of the present one": "20", "anywhere": "0"}
+"""Where next states lie, and `near` of `kernel_cases.local_mdp`."""
 
 
 def environment() -> None:
@@ -64,6 +66,14 @@ def child(*arguments: str, **settings: str) -> dict:
         return json.loads(done.stdout.splitlines()[-1])
     lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
     return {"failed": lines[-1].replace(str(ROOT), ".")}
+
+
+def script(name: str, *arguments: str) -> dict:
+    """What another script of this folder prints in its last line, its progress on the terminal."""
+    print(name, *arguments, "...", flush=True)
+    command = [PYTHON, "-W", "ignore", HERE / name, *arguments]
+    done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def sure(*arguments: str, **settings: str) -> dict:
@@ -133,6 +143,9 @@ def main() -> None:
         "contenders": contenders,
         "kernel_work": sure("kernel_work", size),
         "domains": domains(),
+        "kernels": script("kernels.py", *(["--quick"] if size == "quick" else [])),
+        "million": {} if size == "quick" else {name: child("million", near) for name, near in MILLION.items()},
+        "startup": {} if size == "quick" else script("startup.py"),
     }
     if source_digest() != source:
         raise SystemExit(
@@ -143,7 +156,11 @@ def main() -> None:
         (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         (ROOT / "docs" / "benchmarks.md").write_text(text)
     print("\n" + text)
-    failures = [f"{n}: {r['failed']}" for n, r in (contenders | results["domains"]).items() if "failed" in r]
+    failures = [
+        f"{n}: {r['failed']}"
+        for n, r in (contenders | results["domains"] | results["million"]).items()
+        if "failed" in r
+    ]
     sys.exit("\n".join(failures) if failures else 0)
 
 

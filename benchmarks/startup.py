@@ -1,4 +1,4 @@
-"""How long commands take from nothing: `python benchmarks/startup.py [--repeats N]`, kept in benchmarks/startup.json.
+"""How long commands take from nothing: `python benchmarks/startup.py [--repeats N]`; the last line is a JSON object.
 
 Each is a new process with warm caches. Commands take turns, so that whatever else the machine does strikes all alike;
 a repeat counts processor time (user and system), because wall-clock time of a busy machine says little.
@@ -49,8 +49,7 @@ def seconds(command: str, folder: str) -> float:
 def main() -> None:
     """Print the table and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "startup.json")
+    parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
     os.environ |= {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
     taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
@@ -69,7 +68,7 @@ def main() -> None:
         table[name] = {key: round(value, 3) for key, value in row.items()}
         print(f"{name:<24}{middle:>8.3f} s, at least {min(times):.3f} s{middle / numpy:>8.2f} x import numpy")
     result = {"python": platform.python_version(), "repeats": options.repeats, "processor_seconds": table}
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

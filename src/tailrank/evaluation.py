@@ -207,7 +207,7 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
     budget = policy.budget if isinstance(policy, BudgetPolicy) else 0
     states = mdp.start > 0
     low, high = np.where(states, budget, _FAR), np.where(states, budget, -_FAR)
-    spread = _spread(low, high)
+    spread = np.concatenate([[0], np.cumsum(states)])
     nothing = np.zeros(0)
     law = [mdp.start[states], *(nothing if exact else np.zeros(int(spread[-1])) for _ in range(2))]
     stop = mdp.horizon if exact else _last_open_step(mdp, grid)
@@ -216,9 +216,10 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)
         error = nothing if exact else _units_and_error(mdp, grid, h)[1]
-        low_next, high_next = np.full(low.size, _FAR), np.full(low.size, -_FAR)
-        kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
-        spread_next = _spread(low_next, high_next)
+        low_next, high_next, spread_next = (np.empty(low.size + i, dtype=np.int64) for i in (0, 0, 1))
+        kernels.push_spread(
+            mdp.n_actions, ptr, next_state, prob, units, low, high, _FAR, low_next, high_next, spread_next
+        )
         size = int(spread_next[-1])
         if size > LATTICE_LIMIT:
             return None
@@ -261,12 +262,6 @@ def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tu
 
 
 _FAR = 2**60
-
-
-def _spread(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    spread = np.zeros(low.size + 1, dtype=np.int64)
-    np.cumsum(np.maximum(high - low + 1, 0), out=spread[1:])
-    return spread
 
 
 def _units_and_error(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> tuple[np.ndarray, np.ndarray]:
