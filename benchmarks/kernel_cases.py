@@ -237,14 +237,16 @@ def mixture_plain(n: int, d: int, m: int) -> Run:
 def discriminative(n: int, H: int) -> tuple[Run, Work]:
     lock = rich_lock(horizon=H, n_actions=4)
     rng = np.random.default_rng(0)
-    features, actions = [lock.reset(np.arange(n))], rng.integers(0, 4, (H, n))
+    actions, units = rng.integers(0, 4, (n, H)), np.zeros((n, H), dtype=np.int64)
+    features = [lock.reset(np.arange(n))]
     for h in range(H):
-        features.append(lock.step(actions[h])[0])
-    replay = Replay(H, features[0].shape[1])
-    seen = np.stack(features, axis=1)[:, : H + 1].astype(np.float32)
-    replay.add(seen, actions.T, np.zeros((n, H), dtype=np.int64), np.full(n, H))
+        reward, seen, _ = lock.step(actions[:, h])
+        units[:, h] = np.rint(10 * reward)
+        features.append(seen)
+    replay = Replay(H, lock.n_features)
+    replay.add(np.stack(features[:H], axis=1), actions, units, np.full(n, H))
     oracle = Discriminative(rank=3)
-    return lambda: oracle.fit(replay, 4, 1, rng=np.random.default_rng(0)), (0.0, 0.0)
+    return lambda: oracle.fit(replay, 4, 10, rng=np.random.default_rng(0)), (0.0, 0.0)
 
 
 def rollout(n: int, H: int) -> tuple[Run, Work]:
@@ -312,7 +314,7 @@ CASES = (
     ),
     Case(
         "discriminative fit", {}, {"n": 1000, "H": 5}, discriminative,
-        {"n": ((200, 400, 800, 1600), 1), "H": ((5, 10, 20, 40), 1)}, {"n": 400, "H": 5},
+        {"n": ((50, 100, 200, 400), 1), "H": ((5, 10, 20, 40), 1)}, {"n": 400, "H": 5},
     ),
     Case(
         "rollout", {"n": 10, "H": 5}, {"n": 20_000, "H": 20}, rollout,

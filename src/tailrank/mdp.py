@@ -20,6 +20,21 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.jit import compiled
+
+
+@compiled
+def _find_rows(total, begin, end, target, found):  # type: ignore[no-untyped-def]
+    """found[i] = the last row k in begin[i]..end[i]-1 with total[k] <= target[i] (the first if there is none)."""
+    for i in range(found.size):
+        low, high = begin[i], end[i] - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if total[middle] <= target[i]:
+                low = middle
+            else:
+                high = middle - 1
+        found[i] = low
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +200,9 @@ class FiniteMDP:
         """The outcome rows at the points u [n] in [0, 1) of the distribution functions of the pairs [n]."""
         ptr, total = self.rows(h)[0], self._cumulative[h if self.n_blocks > 1 else 0]
         begin, end = ptr[pairs], ptr[pairs + 1]
-        target = total[begin] + u * (total[end] - total[begin])
-        return np.clip(np.searchsorted(total, target, side="right") - 1, begin, end - 1)
+        found = np.empty(pairs.size, dtype=np.int64)
+        _find_rows(total, begin, end, total[begin] + u * (total[end] - total[begin]), found)
+        return found
 
     def scaled_rewards(self, h: int) -> np.ndarray:
         """discount^h times the rewards of step h, in the order of `rows`."""

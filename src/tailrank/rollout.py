@@ -102,25 +102,25 @@ def play(
 
 def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) -> Episodes:
     H = mdp.horizon
-    states = np.empty((n, H + 1), dtype=np.int64)
-    actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
-    states[:, 0] = rng.choice(mdp.n_states, size=n, p=mdp.start)
+    states = np.empty((H + 1, n), dtype=np.int64)  # a step is a row here: it is written as a whole
+    actions, rewards = np.empty((H, n), dtype=np.int64), np.empty((H, n))
+    states[0] = rng.choice(mdp.n_states, size=n, p=mdp.start)
     memory = policy.start(n)
     for h in range(H):
         ptr, next_state, _, reward = mdp.rows(h)
-        actions[:, h] = policy.act(h, states[:, h], memory)
-        pair = states[:, h] * mdp.n_actions + actions[:, h]
+        actions[h] = policy.act(h, states[h], memory)
+        pair = states[h] * mdp.n_actions + actions[h]
         bad = np.flatnonzero(ptr[pair] == ptr[pair + 1])
         if bad.size:
             raise InputError(
-                f"step {h}: the policy plays action {actions[bad[0], h]} in state "
-                f"{mdp.labels[states[bad[0], h]]}, where it is not available"
+                f"step {h}: the policy plays action {actions[h, bad[0]]} in state "
+                f"{mdp.labels[states[h, bad[0]]]}, where it is not available"
             )
         row = mdp.draw_rows(h, pair, rng)
-        rewards[:, h], states[:, h + 1] = reward[row], next_state[row]
-        memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
-    returns = rewards @ mdp.discount ** np.arange(H)
-    return Episodes(states, actions, rewards, returns)
+        rewards[h], states[h + 1] = reward[row], next_state[row]
+        memory = policy.update(h, states[h], actions[h], rewards[h], states[h + 1], memory)
+    returns = mdp.discount ** np.arange(H) @ rewards
+    return Episodes(states.T, actions.T, rewards.T, returns)
 
 
 def _in_episodic(policy: Policy, env: Episodic, n: int, rng: np.random.Generator) -> Episodes:
