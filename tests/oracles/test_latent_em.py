@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tailrank.checks import InputError
 from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel, draw
+from tailrank.oracles import latent_em
 from tailrank.oracles.em_kernels import LARGEST_COMPILED
 from tailrank.oracles.fit import log_likelihood
 from tailrank.oracles.latent_em import LatentEM
@@ -160,3 +161,21 @@ def test_errors():
     with pytest.raises(InputError, match=r"warm: phi and psi must have shapes \(2, 2, 2\) and \(2, 3\)"):
         LatentEM(2).fit(counts, rng=rng, warm=StepModel(np.ones((2, 2, 1)), np.ones((1, 3)) / 3))
     assert LatentEM(2).log_class_size(100, (2, 2, 3)) == pytest.approx(8 * np.log(100))
+
+
+def test_parts_of_a_pass_add_up_and_their_bits_do_not_depend_on_threads(monkeypatch):
+    rng = np.random.default_rng(5)
+    counts = SparseCounts.of(*(rng.integers(0, n, 4000) for n in (30, 3, 25)), (30, 3, 25))
+    oracle = LatentEM(4, tolerance=0.0, max_iterations=6)
+
+    def fit(threads, products):
+        monkeypatch.setenv("TAILRANK_THREADS", threads)
+        monkeypatch.setattr(latent_em, "PART_PRODUCTS", products)
+        return oracle.fit(counts, rng=np.random.default_rng(0))
+
+    whole, one, two = fit("1", 10**9), fit("1", 1000), fit("2", 1000)
+    np.testing.assert_allclose(one.trace, whole.trace, rtol=1e-12)
+    np.testing.assert_allclose(one.step.psi, whole.step.psi, rtol=1e-9)
+    np.testing.assert_allclose(one.step.phi, whole.step.phi, rtol=1e-9)
+    np.testing.assert_array_equal(two.step.psi, one.step.psi)
+    np.testing.assert_array_equal(two.trace, one.trace)

@@ -11,6 +11,9 @@ The class is as large as the state space: the data needed grows with G. Where st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from tailrank.data import SparseCounts
 from tailrank.lowrank import StepModel
 from tailrank.oracles.em_kernels import em_pass, settle
 from tailrank.oracles.fit import Fit, check_warm, parameters_log, sparse
+from tailrank.parallel import together
 
 LONGEST = 4.0
 """How far the first extrapolation may go, and the factor by which the limit then grows or shrinks."""
@@ -100,6 +104,10 @@ def _law(mass: np.ndarray, floor: float) -> np.ndarray:
     return result
 
 
+PART_PRODUCTS, MOST_PARTS = 1_000_000, 8
+"""A pass is cut into parts of at least so many products, which threads share; the parts depend on the data alone."""
+
+
 @dataclass
 class _Search:
     """One climb: phi [m, d] of the m pairs seen and psi [G', d] are the iterate that trace[-1] belongs to."""
@@ -122,7 +130,7 @@ class _Search:
         fallback = (phi, psi)
         for _ in range(settings.max_iterations + 1):
             next_phi, mass = np.empty_like(phi), np.empty_like(psi)
-            value = float(run(ptr, self.data.after, self.data.count, phi, psi, next_phi, mass))
+            value = self._pass(run, ptr, phi, psi, next_phi, mass)
             if leap and not value >= self.trace[-1]:
                 self.trace.append(self.trace[-1])
                 (phi, psi), leap, limit = fallback, False, max(limit / LONGEST, 1.0)
@@ -142,6 +150,23 @@ class _Search:
             else:
                 before, leap = (phi, psi), False
                 phi, psi = following
+
+    def _pass(self, run: Any, ptr: np.ndarray, phi: np.ndarray, psi: np.ndarray, *mass: np.ndarray) -> float:
+        """The log-likelihood of (phi, psi), and what `em_pass` fills, in parts on all cores."""
+        after, count = self.data.after, self.data.count
+        if count.size * phi.shape[1] < 2 * PART_PRODUCTS:
+            return float(run(ptr, after, count, phi, psi, *mass))
+        n_parts = min(MOST_PARTS, count.size * phi.shape[1] // PART_PRODUCTS)
+        cuts = np.searchsorted(ptr, count.size * np.arange(n_parts + 1) / n_parts)
+        cuts[0], cuts[-1] = 0, phi.shape[0]
+        masses = np.empty((n_parts, *psi.shape))
+        tasks = [
+            partial(run, ptr[a : b + 1], after, count, phi[a:b], psi, mass[0][a:b], masses[i])
+            for i, (a, b) in enumerate(pairwise(cuts.tolist()))
+        ]
+        value = sum(together(tasks))
+        np.sum(masses, axis=0, out=mass[1])
+        return float(value)
 
     def _next(self, phi_mass: np.ndarray, psi_mass: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """phi and psi from the expected counts of each latent."""

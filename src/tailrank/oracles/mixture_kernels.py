@@ -8,6 +8,7 @@ from tailrank.jit import compiled
 
 PASSES = 30
 TINY = 1e-9
+NOTHING = -40.0
 
 
 @compiled(fastmath=False)
@@ -15,11 +16,13 @@ def em(points, centres, weights, passes):
     """EM of sum_j w_j N(mu_j, I) on points [n, k]; updates centres [J, k] and weights [J], returns log likelihood."""
     n, k = points.shape
     J = centres.shape[0]
-    share = np.empty(J)
+    share, prior = np.empty(J), np.empty(J)
     last = -np.inf
     for _ in range(passes):
         total = 0.0
         mass, sums = np.zeros(J), np.zeros((J, k))
+        for j in range(J):
+            prior[j] = np.log(weights[j] + 1e-300)
         for i in range(n):
             top = -np.inf
             for j in range(J):
@@ -27,11 +30,12 @@ def em(points, centres, weights, passes):
                 for c in range(k):
                     e = points[i, c] - centres[j, c]
                     d += e * e
-                share[j] = np.log(weights[j] + 1e-300) - 0.5 * d
+                share[j] = prior[j] - 0.5 * d
                 top = max(top, share[j])
             s = 0.0
             for j in range(J):
-                share[j] = np.exp(share[j] - top)
+                # What is this far below the top is less than half a unit in the last place of the sum.
+                share[j] = np.exp(share[j] - top) if share[j] - top > NOTHING else 0.0
                 s += share[j]
             total += top + np.log(s)
             for j in range(J):
