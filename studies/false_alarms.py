@@ -1,54 +1,79 @@
-"""How often a model that is right is called misspecified: small rich locks at tau = 1, rank 3 as it should be.
+"""How often a model that is right is called misspecified, and one that is wrong: small rich locks, which have rank 3.
 
     python studies/false_alarms.py [LOCKS]
 
-Writes studies/results/false_alarms.json. The interval of fresh episodes misses in a twentieth of all runs by itself;
-the promise has an error of its own, which the program allows for (`learners/doubts.py`).
+Writes studies/results/false_alarms.json and the table of docs/observations.md. The interval of fresh episodes misses in
+a twentieth of all runs by itself; the promise has an error of its own, which the program allows for
+(`learners/doubts.py`). The ends of a share are those of Clopper and Pearson at 95%.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
-import numpy as np
+from scipy import stats
 
 from tailrank import Discriminative, cvar_interval, make_simulator, play_simulator
-from tailrank.learners.doubts import doubts, ranks
+from tailrank.learners.doubts import doubts
 from tailrank.learners.observed import ObservedELA
 from tailrank.streams import Streams
 
-PATH = Path(__file__).resolve().parent / "results" / "false_alarms.json"
-EPISODES, TRIAL, FRESH = 80, 50, 500
+HERE = Path(__file__).resolve().parent
+PATH, PAGE = HERE / "results" / "false_alarms.json", HERE.parent / "docs" / "observations.md"
+EPISODES, TRIAL, FRESH, FIRST = 80, 50, 500, 10_000
+RIGHT, WRONG = 3, (2, 1)
 
 
-def run(seed: int) -> dict[str, object]:
-    """One lock, learned and judged."""
+def run(seed: int, tau: float, rank: int) -> list[str]:
+    """The doubts about one lock, learned and judged."""
     lock, streams = make_simulator("rich-lock", horizon=3, n_actions=2, seed=seed), Streams(seed)
-    learner = ObservedELA(1.0, Discriminative(rank=3))
+    learner = ObservedELA(tau, Discriminative(rank=rank))
     state = learner.init(lock, streams)
     while state.episodes < EPISODES:
         state, _ = learner.step(state, lock, streams)
     policy = learner.output(state, lock, streams, TRIAL).policy
     returns = play_simulator(policy, lock, streams.evaluation_seeds(0, FRESH)).returns
-    tail = cvar_interval(returns, 1.0, method="bca", rng=streams.evaluation(0, 1))
-    said = doubts(learner, state, lock, (tail.lower, tail.upper), streams.planner(state.k, 1))
-    needed, rank = ranks(learner, state, lock.n_actions, streams.planner(state.k, 1))
-    return {"seed": seed, "needed": needed, "rank": rank, "doubts": said}
+    tail = cvar_interval(returns, tau, method="bca", rng=streams.evaluation(0, 1))
+    return doubts(learner, state, lock, (tail.lower, tail.upper), streams.planner(state.k, 1))
+
+
+def setting(tau: float, rank: int, locks: int) -> dict[str, Any]:
+    """Counts over all locks."""
+    said = {seed: run(seed, tau, rank) for seed in range(FIRST, FIRST + locks)}
+    starts = ("misspecified", "too little data")
+    counts = {word: sum(any(line.startswith(word) for line in lines) for lines in said.values()) for word in starts}
+    low, high = stats.binomtest(counts["misspecified"], locks).proportion_ci(0.95, method="exact")
+    alarms = {seed: lines for seed, lines in said.items() if lines}
+    return {"tau": tau, "rank": rank, "locks": locks, "low": low, "high": high, "said": alarms} | counts
 
 
 def main() -> None:
-    """All locks."""
-    locks = int(sys.argv[1]) if len(sys.argv) > 1 else 40
-    runs = [run(seed) for seed in range(100, 100 + locks)]
-    alarms = sum(bool(r["doubts"]) for r in runs)
-    needed = np.bincount([int(str(r["needed"])) for r in runs]).tolist()
-    PATH.write_text(json.dumps({"locks": locks, "alarms": alarms, "needed": needed, "runs": runs}, indent=1) + "\n")
-    print(f"{alarms} of {locks} locks called misspecified; ranks found (0, 1, 2, ..): {needed}")
+    """All settings: the right rank, then smaller ones."""
+    locks = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    found = [setting(tau, RIGHT, locks) for tau in (1.0, 0.25)]
+    found += [setting(tau, rank, locks // 4) for tau in (1.0, 0.25) for rank in WRONG]
+    PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    lines = [
+        "| tau | rank of the model | locks | *misspecified* | 95% interval | *too little data* |",
+        "| --- " + "| ---: " * 5 + "|",
+    ]
+    for row in found:
+        rank = f"{row['rank']} ({'right' if row['rank'] == RIGHT else 'too small'})"
+        share = f"{row['misspecified']} ({row['misspecified'] / row['locks']:.1%})"
+        ends = f"{row['low']:.1%} to {row['high']:.1%}"
+        lines.append(f"| {row['tau']:g} | {rank} | {row['locks']} | {share} | {ends} | {row['too little data']} |")
+        print(lines[-1])
+    made = "\n".join(lines)
+    mark = re.compile(r"(<!-- alarms -->\n).*?(<!-- end -->)", re.S)
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(mark.sub(lambda found: f"{found[1]}{made}\n{found[2]}", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -236,8 +236,8 @@ def check_planner(rng: np.random.Generator, kind: str) -> Report:
     mdp, best = FiniteMDP.from_rows(**m.columns()), best_cvars(m, taus)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        plans = tailrank.solve(mdp, tau=taus, memory="20MB", seconds=2)
-        alone = tailrank.solve(mdp, tau=taus[1], memory="20MB", seconds=2)
+        plans = tailrank.solve(mdp, tau=taus, memory="20MB", seconds=0.3)
+        alone = tailrank.solve(mdp, tau=taus[1], memory="20MB", seconds=0.3)
     for plan, (value, budget, least) in zip(plans, best, strict=True):
         exact = plan.status == "exact"
         small = allowed(m, value, budget, least)
@@ -277,7 +277,7 @@ def _check_criteria(
     criterion = str(rng.choice(["iterated", "chow", "mean"]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
-        plan = tailrank.solve(mdp, tau=tau, criterion=criterion, memory="20MB", seconds=2)
+        plan = tailrank.solve(mdp, tau=tau, criterion=criterion, memory="20MB", seconds=0.3)
     own = _tail(law_of(m, plan.policy), tau)
     size = allowed(m, own, *best)
     found.below(f"{criterion}: claim of the policy", plan.cvar, own, size)
@@ -285,7 +285,7 @@ def _check_criteria(
     if criterion == "iterated":
         found.near("iterated: value", plan.claim, nested(m, tau), size)
     if criterion == "chow":
-        found.above("chow: value", plan.claim, best[0], 10 * size)  # a sum over 50 levels
+        found.above("chow: value", plan.claim, best[0], 50 * size)  # one rounding for each of about 50 levels
 
 
 def _check_evaluation(rng: np.random.Generator, m: Tiny, mdp: FiniteMDP, plan: tailrank.Plan, found: Report) -> None:

@@ -56,7 +56,7 @@ def beta_upper(n: int, tau: float, delta: float) -> np.ndarray:
     index = _indices(n, tau)
 
     def side(level: float) -> tuple[np.ndarray, np.ndarray]:
-        u = betainccinv(index, n + 1 - index, level)
+        u = np.nextafter(betainccinv(index, n + 1 - index, level), 1.0)
         held = u < tau
         return index[held], u[held]
 

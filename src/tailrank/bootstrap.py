@@ -21,32 +21,47 @@ def interval(
     """Lower and upper end for sorted returns x [n]; each is missed with probability about its delta."""
     lowest, spread = float(x[0]), float(x[-1] - x[0]) or 1.0
     x = (x - lowest) / spread  # so that neither a large common part nor the scale of the returns costs digits
-    resampled = np.sort(resamples(x, tau, rng))
+    lower, upper = ends(resamples(x, tau, rng), x, tau, deltas, kind)
+    return lowest + spread * lower, lowest + spread * upper
+
+
+def ends(
+    resampled: np.ndarray, x: np.ndarray, tau: float, deltas: tuple[float, float], kind: str
+) -> tuple[float, float]:
+    """The interval from the CVaR of resamples [m] of x [n], which spreads over 0 to 1."""
     levels = np.array([deltas[0], 1.0 - deltas[1]])
     if kind == "bca":
         levels = _corrected(levels, resampled, x, tau)
     lower, upper = np.quantile(resampled, levels)
-    return lowest + spread * float(lower), lowest + spread * float(upper)
+    return float(lower), float(upper)
 
 
 def resamples(x: np.ndarray, tau: float, rng: np.random.Generator) -> np.ndarray:
-    """CVaR_tau of resamples of the sorted returns x [n], [RESAMPLES].
-
-    A sorted resample is x at the places of sorted uniform numbers, and these are sums of exponential numbers over
-    the sum of n + 1 of them. Only the worst tau n are drawn; the sum of the others is a gamma number.
-    """
-    n = x.size
-    weights = np.diff(np.minimum(np.arange(n + 1) / n, tau)) / tau
-    weights = weights[weights > 0.0]
+    """CVaR_tau of resamples of the sorted returns x [n], [RESAMPLES]."""
+    weights = tail_weights(x.size, tau)
     found = np.empty(RESAMPLES)
     rows = max(1, BLOCK // weights.size)
     for begin in range(0, RESAMPLES, rows):
         size = min(rows, RESAMPLES - begin)
-        sums = np.cumsum(rng.standard_exponential((size, weights.size)), axis=1)
-        sums /= sums[:, -1:] + rng.standard_gamma(n + 1 - weights.size, (size, 1))
-        place = np.minimum((n * sums).astype(np.int64), n - 1)
-        found[begin : begin + size] = x[0] + (x - x[0])[place] @ weights
+        found[begin : begin + size] = x[0] + (x - x[0])[places(x.size, weights.size, size, rng)] @ weights
     return found
+
+
+def tail_weights(n: int, tau: float) -> np.ndarray:
+    """What the worst of n returns weigh in their CVaR, [m]; the others weigh nothing."""
+    weights = np.diff(np.minimum(np.arange(n + 1) / n, tau)) / tau
+    return np.asarray(weights[weights > 0.0])
+
+
+def places(n: int, worst: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Which of n sorted returns are the worst ones, in order, of a resample of n: `size` times, [size, worst].
+
+    A sorted resample is x at the places of sorted uniform numbers, and these are sums of exponential numbers over
+    the sum of n + 1 of them. Only the worst are drawn; the sum of the others is a gamma number.
+    """
+    sums = np.cumsum(rng.standard_exponential((size, worst)), axis=1)
+    sums /= sums[:, -1:] + rng.standard_gamma(n + 1 - worst, (size, 1))
+    return np.minimum((n * sums).astype(np.int64), n - 1)
 
 
 def _corrected(levels: np.ndarray, resampled: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:

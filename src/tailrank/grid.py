@@ -135,6 +135,8 @@ def as_fraction(x: float, most: Fraction | None = None) -> Fraction:
     exact = Fraction(x)
     blur = abs(exact) * Fraction(float(RELATIVE_NOISE))
     blur = blur if most is None else min(blur, most)
+    if blur == 0:
+        return exact
     simple = _simplest_between(exact - blur, exact + blur)
     # Every number has some fraction as near as this; only one that is far simpler than chance would have it is meant.
     return simple if 1000 * blur * simple.denominator**2 <= 1 else exact

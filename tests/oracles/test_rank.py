@@ -127,6 +127,16 @@ def test_a_lock_is_not_doubted():
         state, _ = learner.step(state, lock, streams)
     promise = learner.promise(state, lock)
     assert doubts(learner, state, lock, (promise, promise), np.random.default_rng(0)) == []
+    # Below the promise, but above what the data make certain, and below both.
+    sure = learner.cautious_promise(state, lock)
+    error = 2 * learner.promise_error(state, lock, np.random.default_rng(0))
+    assert sure < promise - 2 * error
+    for fresh, word in (
+        (promise - 1.5 * error, "too little data: the model"),
+        (sure - 2 * error, "misspecified: the model"),
+    ):
+        (said,) = doubts(learner, state, lock, (fresh, fresh), np.random.default_rng(0))
+        assert said.startswith(f"{word} promises a CVaR of {promise:.4g} (give or take ")
 
 
 def test_icu_sepsis_has_no_low_rank():

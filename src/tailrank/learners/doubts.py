@@ -29,10 +29,12 @@ def doubts(
     promised, (low, high) = learner.promise(state, simulator), interval
     error = 2 * learner.promise_error(state, simulator, rng)
     if not low - error <= promised <= high + error:
-        found.append(
-            f"misspecified: the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), fresh episodes "
-            f"give {low:.4g} to {high:.4g}; observations may not be of low rank, or rank or data may be too small"
-        )
+        gap = f"the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), fresh episodes give {low:.4g} to {high:.4g}"
+        sure = learner.cautious_promise(state, simulator)
+        if sure - error <= high < promised:
+            found.append(f"too little data: {gap}; of what was tried so rarely no more than {sure:.4g} is certain")
+        else:
+            found.append(f"misspecified: {gap}; observations may not be of low rank, or the rank may be too small")
     if needed > FAR * rank:
         of = (
             f"{rank} was asked for; a table learns every row by itself" if _table(learner) else f"the model's is {rank}"

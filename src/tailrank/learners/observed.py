@@ -42,6 +42,8 @@ holds calls it known, and a lure would end exploration there."""
 GROWTH = 1.15
 """The decoder is fitted again when there are this many times as many episodes as at the last fit."""
 
+CAUTION = 3.0
+"""-log 0.05: outcomes with a probability of 3 / n are missed in n tries one time in twenty."""
 OUTPUTS = ((0.0, 0.0), (1.0, 0.0), (5.0, 0.0), (0.0, 0.03), (0.0, 0.3))
 """Prior and caution of the plans (`planners/observed.py`) among which fresh episodes choose the one to use. Both help
 where data is scarce, and cost where every step must succeed."""
@@ -160,9 +162,13 @@ class ObservedELA:
         best = int(np.argmax(scores))
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
-    def promise(self, state: State, simulator: Simulator) -> float:
-        """The CVaR that the model promises of its greedy plan."""
-        return state.grid.value(self.greedy(state, simulator).plan.objective, simulator.horizon)
+    def promise(self, state: State, simulator: Simulator, caution: float = 0.0) -> float:
+        """The CVaR that the model promises of its greedy plan; with caution, at least that of any it cannot rule out."""
+        return state.grid.value(self.greedy(state, simulator, caution=caution).plan.objective, simulator.horizon)
+
+    def cautious_promise(self, state: State, simulator: Simulator) -> float:
+        """The CVaR that is still promised when what was not seen in n tries may have the probability 3 / n."""
+        return self.promise(state, simulator, CAUTION if self.planner is plan_observed else 0.0)
 
     def promise_error(self, state: State, simulator: Simulator, rng: np.random.Generator, draws: int = 20) -> float:
         """Standard error of the promise: how it scatters when each count is weighted at random (Bayesian bootstrap)."""

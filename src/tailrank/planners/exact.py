@@ -62,7 +62,8 @@ class Curve:
 
     def frontier(self) -> Frontier:
         """The optimum as a function of tau."""
-        hull = _lower_hull(self.above, self.shortfall)
+        span = float(self.above[-1] - self.above[0]) or 1.0
+        hull = _lower_hull(self.above / span, self.shortfall / span)
         budget, shortfall = self.budget[hull], self.shortfall[hull]
         slope = np.diff(shortfall) / np.diff(self.above[hull])
         ends = np.clip(np.concatenate([[0.0], slope, [1.0]]), 0.0, 1.0)

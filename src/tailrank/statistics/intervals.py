@@ -68,18 +68,26 @@ def resampled(
     statistic: Statistic, samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
 ) -> Interval:
     """The statistic of the samples, each [n], with its interval."""
+    value = float(statistic(*samples))
+    if min(sample.size for sample in samples) < FEWEST:
+        return Interval(value)
+    low, high = ends(statistic, samples, confidence, rng)
+    return Interval(value, float(low), float(high))
+
+
+def ends(
+    statistic: Statistic, samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends [..] of the intervals for samples [.., n] (of several experiments, resampled alike)."""
     from scipy import stats
 
-    value = float(statistic(*samples))
-    sizes = [sample.size for sample in samples]
-    if min(sizes) < FEWEST:
-        return Interval(value)
+    sizes = [sample.shape[-1] for sample in samples]
     each = max(sizes) ** 2 if statistic is improvement else sum(sizes)
     found = stats.bootstrap(
-        samples, statistic, n_resamples=RESAMPLES, batch=max(1, BLOCK // each), vectorized=True,
-        confidence_level=widened(confidence, sizes), method="percentile", random_state=rng,
+        samples, statistic, n_resamples=RESAMPLES, batch=max(1, BLOCK // (each * samples[0][..., 0].size)),
+        vectorized=True, confidence_level=widened(confidence, sizes), method="percentile", random_state=rng,
     ).confidence_interval  # fmt: skip
-    return Interval(value, float(found.low), float(found.high))
+    return np.asarray(found.low), np.asarray(found.high)
 
 
 def widened(confidence: float, sizes: Sequence[int]) -> float:
@@ -102,9 +110,13 @@ def improved(
     found = resampled(improvement, [*better, *worse], confidence, rng)
     if found.low is None or found.value not in (0.0, 1.0):
         return found
-    pairs = sum(min(x.size, y.size) for x, y in zip(better, worse, strict=True))
-    end = (0.5 - confidence / 2) ** (1.0 / pairs)
+    end = separated([min(x.size, y.size) for x, y in zip(better, worse, strict=True)], confidence)
     return Interval(1.0, end, 1.0) if found.value == 1.0 else Interval(0.0, 0.0, 1.0 - end)
+
+
+def separated(pairs: Sequence[int], confidence: float) -> float:
+    """The lower end where all of so many pairs, that share no run, were won."""
+    return float((0.5 - confidence / 2) ** (1.0 / sum(pairs)))
 
 
 def share(hits: int, n: int, confidence: float) -> Interval:

@@ -93,9 +93,13 @@ def curve(waits: Waits, confidence: float) -> Curve:
 
 def median(waits: Waits, confidence: float) -> Median:
     """The first time at which no more than half still wait."""
-    found = curve(waits, confidence)
+    return median_of(curve(waits, confidence), waits.longest)
+
+
+def median_of(found: Curve, beyond: float) -> Median:
+    """The median of a curve from data that ends at `beyond`."""
     value, low, high = (_first(found.x, y) for y in (found.share, found.low, found.high))
-    return Median(value, low, high, waits.longest)
+    return Median(value, low, high, beyond)
 
 
 def _first(x: np.ndarray, y: np.ndarray) -> float | None:
