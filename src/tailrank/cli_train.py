@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -156,7 +155,7 @@ def _go(
             result = start(run, view.together(bar, log))
             log.finish(result)
     except run.Interrupted as error:
-        raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
+        raise Failure(str(error), error.exit_code) from None
     return result
 
 

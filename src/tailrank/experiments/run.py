@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import os
 import platform
+import signal
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -39,6 +40,11 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.signal = number
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell calls the end of a process by this signal."""
+        return 128 + (self.signal or signal.SIGINT)
 
 
 def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
@@ -127,6 +133,8 @@ def _check_free(out: Path) -> None:
         other = "; or choose another --out" if status == "failed" else ""
         raise InputError(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
     own = {files.LOCK, files.CONFIG, f".{files.CONFIG}.tmp", f".{files.MANIFEST}.tmp"}
+    if (out / files.ROWS).is_file() and not (out / files.ROWS).stat().st_size:  # killed before its first manifest
+        own.add(files.ROWS)
     others = sorted(set(os.listdir(out)) - own)
     if others:
         raise InputError(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
@@ -209,10 +217,10 @@ class _Run:
                 self.job.begin(self.out, found[0] if found else None)
                 return self._loop(rows)
             except KeyboardInterrupt:
-                self._manifest("interrupted")
+                self._last_words("interrupted")
                 raise
             except BaseException as error:
-                self._manifest("failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
+                self._last_words("failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
                 raise
 
     def _loop(self, rows: Rows) -> dict[str, Any]:
@@ -253,6 +261,11 @@ class _Run:
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
+
+    def _last_words(self, status: str, **more: Any) -> None:
+        """The manifest after an error, if it can be written: the error matters more."""
+        with suppress(OSError):
+            self._manifest(status, **more)
 
     def _manifest(self, status: str, **more: Any) -> None:
         job = self.job
