@@ -239,8 +239,10 @@ def _call(where: str, function: Any, *args: Any, **options: Any) -> Any:
     """Run code of the environment; whatever it raises becomes an `InputError`."""
     try:
         return function(*args, **options)
-    # An environment may raise anything at all.
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    # An environment may raise anything at all, and call sys.exit.
+    except BaseException as error:
         raise InputError(f"{where}: failed with {type(error).__name__}: {reason(error)}") from error
 
 
