@@ -102,11 +102,13 @@ def whole_so_far(folder: Path, rows: bytes) -> None:
 
 
 def one_line(ended: faults.Ended, root: Path) -> None:
-    """An error of the file system is one line that names a file."""
+    """An error of the file system is one line that names the file; `root` is where it lies, or the file itself."""
     assert ended.code == 2, ended.stderr
     lines = ended.stderr.splitlines()
     assert len(lines) == 1, ended.stderr
     assert lines[0].startswith(f"tailrank: error: {root}"), lines[0]
+    named = Path(lines[0].removeprefix("tailrank: error: ").split(":")[0])
+    assert ended.failed in (named.name, named.parent.name), lines[0]  # the folder is synced for the file
     assert any(word in lines[0] for word in ("No space left", "Input/output error", "Read-only")), lines[0]
 
 

@@ -32,12 +32,13 @@ FULL, FROZEN, BROKEN = errno.ENOSPC, errno.EROFS, errno.EIO
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (minus a signal), what it said, and how often it changed a file."""
+    """How a command ended: its exit code (minus a signal), what it said, its changes of files, the first that failed."""
 
     code: int
     stdout: str
     stderr: str
     calls: tuple[str, ...]
+    failed: str | None
 
 
 def run(command: Callable[[], object], root: Path, at: int | None = None, kind: str = "kill") -> Ended:
@@ -52,7 +53,9 @@ def run(command: Callable[[], object], root: Path, at: int | None = None, kind: 
         for file in (out, err, calls):
             file.seek(0)
             texts.append(file.read().decode())
-        return Ended(code, texts[0], texts[1], tuple(texts[2].splitlines()))
+        made = [line.split(" ") for line in texts[2].splitlines()]
+        failed = next((words[1] for words in made if words[0] == "failed"), None)
+        return Ended(code, *texts[:2], tuple(words[0] for words in made if words[0] != "failed"), failed)
 
 
 def call(command: Callable[[], object], out: int, err: int, faults: Faults | None = None) -> NoReturn:
@@ -82,7 +85,7 @@ class Faults:
 
     def __init__(self, root: Path, log: int, at: int | None, kind: str) -> None:
         self.root, self.log, self.at, self.kind = os.path.realpath(root), log, at, kind
-        self.count, self.struck, self.files = 0, False, set()
+        self.count, self.struck, self.files = 0, False, {}
         self.real = {name: getattr(os, name) for name in (*BY_PATH, *BY_FILE, "close")}
 
     def install(self) -> None:
@@ -98,10 +101,10 @@ class Faults:
             inside = os.path.realpath(os.path.dirname(path)).startswith(self.root)
             changes = name != "open" or args[0] & os.O_CREAT
             if inside and changes:
-                self._strike(name, lambda: None)
+                self._strike(name, path, lambda: None)
             found = self.real[name](path, *args, **options)
             if name == "open" and inside:
-                self.files.add(found)
+                self.files[found] = path
             return found
 
         return call
@@ -117,16 +120,16 @@ class Faults:
                 elif name == "ftruncate":
                     self.real["ftruncate"](file, *args)
 
-            self._strike(name, half)
+            self._strike(name, self.files[file], half)
             return self.real[name](file, *args)
 
         return call
 
     def _close(self, file):
-        self.files.discard(file)
+        self.files.pop(file, None)
         self.real["close"](file)
 
-    def _strike(self, name, half):
+    def _strike(self, name, path, half):
         """Count a call; at the one that is meant, and after it where the fault lasts, do what the fault does."""
         here = self.count == self.at
         self.count += 1
@@ -136,14 +139,16 @@ class Faults:
         if here and self.kind in ("kill", "tear"):
             os.kill(os.getpid(), signal.SIGKILL)
         if here and self.kind == "once":
-            self._fail(FULL if name == "write" else BROKEN)
+            self._fail(path, FULL if name == "write" else BROKEN)
         self.struck = self.struck or here
         if self.struck and self.kind == "frozen" and name != "fsync":
-            self._fail(FROZEN)
+            self._fail(path, FROZEN)
         if self.struck and self.kind == "full" and name in ("write", "mkdir"):
             if here:
                 half()
-            self._fail(FULL)
+            self._fail(path, FULL)
 
-    def _fail(self, number):
+    def _fail(self, path, number):
+        name = os.path.basename(path)
+        self.real["write"](self.log, f"failed {name[1:-4] if name.endswith('.tmp') else name}\n".encode())
         raise OSError(number, os.strerror(number))
