@@ -32,7 +32,7 @@ FULL, FROZEN, BROKEN = errno.ENOSPC, errno.EROFS, errno.EIO
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (minus a signal), what it said, its changes of files, the first that failed."""
+    """How a command ended: its exit code (minus a signal), what it said, its changes of files, the first to fail."""
 
     code: int
     stdout: str

@@ -94,7 +94,7 @@ def run_sweep(
     backend: serial, processes or dask; workers: how many at once (the processors of this machine if nobody says);
     scheduler: the address of Dask workers that are already there.
     """
-    options = backend_options(backend, workers, scheduler)
+    options, sweep = backend_options(backend, workers, scheduler), replace(sweep, out=sweep.out.absolute())
     sweep.out.mkdir(parents=True, exist_ok=True)
     with files.locked(sweep.out):
         going = _Going(sweep, {planned.name: look(planned, sweep.out) for planned in sweep.runs}, watch)
