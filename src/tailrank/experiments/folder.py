@@ -123,7 +123,7 @@ def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark)
     """Replace the checkpoint."""
     from safetensors.numpy import save
 
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # a number stays one
     text = json.dumps(asdict(mark), sort_keys=True, allow_nan=False)
     metadata = {"format": "tailrank-checkpoint", "schema": str(SCHEMA), "mark": text, "sha256": _sha(whole, text)}
     write_bytes(folder / CHECKPOINT, save(whole, metadata=metadata))
