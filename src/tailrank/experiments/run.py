@@ -47,6 +47,10 @@ class Interrupted(KeyboardInterrupt):
         return 128 + (self.signal or signal.SIGINT)
 
 
+class Taken(InputError):
+    """The folder holds a run, or other files."""
+
+
 def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
     """The result of a new run in the folder `out`, which must not hold one yet. env: if it is there already."""
     shown, out, config = str(out), Path(out).absolute(), located(config)  # environments may change the current folder
@@ -142,16 +146,16 @@ def _check_free(out: Path) -> None:
         return
     status = files.read_manifest(out).get("status")
     if status == "finished":
-        raise InputError(f"{out}: holds a finished run; choose another --out, or remove the folder")
+        raise Taken(f"{out}: holds a finished run; choose another --out, or remove the folder")
     if status is not None:
         other = "; or choose another --out" if status == "failed" else ""
-        raise InputError(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
+        raise Taken(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
     own = {files.LOCK, files.CONFIG, f".{files.CONFIG}.tmp", f".{files.MANIFEST}.tmp"}
     if (out / files.ROWS).is_file() and not (out / files.ROWS).stat().st_size:  # killed before its first manifest
         own.add(files.ROWS)
     others = sorted(set(os.listdir(out)) - own)
     if others:
-        raise InputError(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
+        raise Taken(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
 
 
 class Job(Protocol):
