@@ -42,16 +42,18 @@ def _one_thread(monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """By case: its configuration, what it gives, and how often it steps and resets."""
-    place, found = tmp_path_factory.mktemp("chaos"), {}
-    for name, values in CASES.items():
-        config = place / f"{name}.toml"
-        config.write_text(RunConfig.from_dict(values).toml())
-        before = dict(chaos.CALLS)
-        crashes.call(crashes.arguments(place / name, config), standalone_mode=False)
-        calls = {call: chaos.CALLS[call] - before[call] for call in before}
-        found[name] = config, crashes.outcome(place / name), calls
-    return found
+    """All cases."""
+    place = tmp_path_factory.mktemp("chaos")
+    return {name: undisturbed(place, name) for name in CASES}
+
+
+def undisturbed(place, name):
+    """The configuration of a case, what it gives, and how often it steps and resets."""
+    config = place / f"{name}.toml"
+    config.write_text(RunConfig.from_dict(CASES[name]).toml())
+    before = dict(chaos.CALLS)
+    crashes.call(crashes.arguments(place / name, config), standalone_mode=False)
+    return config, crashes.outcome(place / name), {call: chaos.CALLS[call] - before[call] for call in before}
 
 
 def train(config, out, plan=None, *more, fault=()):
@@ -62,19 +64,17 @@ def train(config, out, plan=None, *more, fault=()):
     return faults.run(command, out, *fault)
 
 
-def point(name, kind, calls):
-    """A random one of the calls, the same in every test run."""
-    most = calls["reset" if kind.startswith("reset") else "step"]
+def points(kind, calls):
+    """At how many calls a fault can happen."""
     if kind == "reward outside its range":
-        most = 60  # of the pilot: there is no range for fresh episodes
-    return int(np.random.default_rng(zlib.crc32(f"{name} {kind}".encode())).integers(most))
+        return 60  # of the pilot: there is no range for fresh episodes
+    return calls["reset" if kind.startswith("reset") else "step"]
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in CASES for kind in FEW.get(name, chaos.FAULTS)])
-def test_a_fault_is_one_line_and_the_run_goes_on(name, kind, whole, tmp_path):
-    (config, outcome, calls), out, log = whole[name], tmp_path / "out", tmp_path / "log"
-    ended = train(config, out, chaos.Plan(kind, point(name, kind, calls), log))
-    seed, place = json.loads(log.read_text())
+def misbehaved(config, outcome, out, plan):
+    """A run whose environment misbehaves once says where in one line, and goes on to the outcome when it behaves."""
+    ended, kind = train(config, out, plan), plan.kind
+    seed, place = json.loads(plan.log.read_text())
     if kind in ("leaves", "dies"):
         assert ended.code == (0 if kind == "leaves" else -signal.SIGKILL)
     elif kind == "interrupts" or kind.startswith("hangs"):
@@ -89,6 +89,13 @@ def test_a_fault_is_one_line_and_the_run_goes_on(name, kind, whole, tmp_path):
     again = train(config, out)
     assert (again.code, again.stderr) == (0, "")
     assert crashes.outcome(out) == outcome
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in CASES for kind in FEW.get(name, chaos.FAULTS)])
+def test_a_fault_is_one_line_and_the_run_goes_on(name, kind, whole, tmp_path):
+    config, outcome, calls = whole[name]
+    at = int(np.random.default_rng(zlib.crc32(f"{name} {kind}".encode())).integers(points(kind, calls)))
+    misbehaved(config, outcome, tmp_path / "out", chaos.Plan(kind, at, tmp_path / "log"))
 
 
 @pytest.mark.parametrize("kind", chaos.ALWAYS)

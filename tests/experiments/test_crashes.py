@@ -61,26 +61,38 @@ def test_a_run_at_a_third_of_its_changes_of_files(place, name, first):
         disturbed(place, name, at, faults.KINDS[at % len(faults.KINDS)], config, expected)
 
 
-def test_a_sweep_at_some_of_its_changes_of_files(place):
+def swept(place, out, *fault):
+    """A sweep of two runs in this process, with a fault."""
+    given = ["sweep", place / "s.toml", "--out", out, "--backend", "serial", "--quiet"]
+    return faults.run(lambda: crashes.call(given), place, *fault)
+
+
+def whole_sweep(place):
+    """The outcome of a sweep that nothing disturbs, and how often it changes a file."""
     path = place / "s.toml"
     path.write_text(crashes.SWEEP)
-
-    def sweep(out, *fault):
-        given = ["sweep", path, "--out", out, "--backend", "serial", "--quiet"]
-        return faults.run(lambda: crashes.call(given), place, *fault)
-
     crashes.call(["sweep", path, "--out", place / "warm", "--backend", "serial"], standalone_mode=False)
-    ended = sweep(place / "sweep")
+    ended = swept(place, place / "sweep")
     assert ended.code == 0, ended.stderr
-    expected = crashes.outcome_of_sweep(place / "sweep")
-    for at in range(0, len(ended.calls), 9):
-        kind, out = faults.KINDS[at // 9 % len(faults.KINDS)], place / f"sweep-{at}"
-        broken = sweep(out, at, kind)
-        assert broken.code == -signal.SIGKILL if kind in ("kill", "tear") else broken.code in (0, 1, 2), broken.stderr
-        assert "Traceback" not in broken.stderr
-        again = sweep(out)
-        assert (again.code, again.stderr) == (0, "")
-        assert crashes.outcome_of_sweep(out) == expected
+    return crashes.outcome_of_sweep(place / "sweep"), len(ended.calls)
+
+
+def disturbed_sweep(place, at, kind, expected):
+    """The sweep with a fault at a call; the same command goes on to what was expected."""
+    out = place / f"sweep-{kind}-{at}"
+    broken = swept(place, out, at, kind)
+    assert broken.code == -signal.SIGKILL if kind in ("kill", "tear") else broken.code in (0, 1, 2), broken.stderr
+    assert "Traceback" not in broken.stderr
+    again = swept(place, out)
+    assert (again.code, again.stderr) == (0, "")
+    assert crashes.outcome_of_sweep(out) == expected
+    shutil.rmtree(out)
+
+
+def test_a_sweep_at_some_of_its_changes_of_files(place):
+    expected, calls = whole_sweep(place)
+    for at in range(0, calls, 9):
+        disturbed_sweep(place, at, faults.KINDS[at // 9 % len(faults.KINDS)], expected)
 
 
 COMMANDS = {
