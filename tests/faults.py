@@ -139,16 +139,16 @@ class Faults:
         if here and self.kind in ("kill", "tear"):
             os.kill(os.getpid(), signal.SIGKILL)
         if here and self.kind == "once":
-            self._fail(path, FULL if name == "write" else BROKEN)
+            self._fail(name, path, FULL if name == "write" else BROKEN)
         self.struck = self.struck or here
         if self.struck and self.kind == "frozen" and name != "fsync":
-            self._fail(path, FROZEN)
+            self._fail(name, path, FROZEN)
         if self.struck and self.kind == "full" and name in ("write", "mkdir"):
             if here:
                 half()
-            self._fail(path, FULL)
+            self._fail(name, path, FULL)
 
-    def _fail(self, path, number):
-        name = os.path.basename(path)
-        self.real["write"](self.log, f"failed {name[1:-4] if name.endswith('.tmp') else name}\n".encode())
-        raise OSError(number, os.strerror(number))
+    def _fail(self, name, path, number):
+        file = os.path.basename(path)
+        self.real["write"](self.log, f"failed {file[1:-4] if file.endswith('.tmp') else file}\n".encode())
+        raise OSError(number, os.strerror(number), *([str(path)] if name in BY_PATH else []))
