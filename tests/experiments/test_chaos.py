@@ -34,6 +34,9 @@ CASES = {
 FEW = {"bins": ["nan reward", "ragged observation", "exits", "reset raises"], "policy-gradient": ["nan observation"]}
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, which no child uses
+
+
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     # Threads do not survive a fork.

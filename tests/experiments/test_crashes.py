@@ -17,6 +17,9 @@ from tailrank.experiments import folder as files
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, which no child uses
+
+
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     # Threads do not survive a fork.

@@ -34,6 +34,9 @@ from tailrank.report.runs import Run
 assert rich.progress  # children that may not read the library use what is imported here
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, which no child uses
+
+
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     # Threads do not survive a fork.
