@@ -114,15 +114,16 @@ def test_the_first_signal_asks_the_same_again_does_not_wait(numbers, first, at_o
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
-def test_signals_that_are_ignored_stay_so():
-    stop, before = Stop(), signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+@pytest.mark.parametrize(("number", "heard"), [(signal.SIGHUP, False), (signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_signals_that_are_ignored_stay_so(number, heard):
+    stop, before = Stop(), signal.signal(number, signal.SIG_IGN)  # as nohup does, and a shell in the background
     try:
         with stop.heeded():
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert stop.number == 0
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            os.kill(os.getpid(), number)
+        assert stop.number == (number if heard else 0)
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
 
 def test_a_terminal_that_is_closed(place, tmp_path):

@@ -22,7 +22,8 @@ class Stop:
     def heeded(self) -> Iterator[None]:
         """SIGINT, SIGTERM and SIGHUP set `number`; SIGINT or SIGTERM again raises KeyboardInterrupt.
 
-        Signals that are ignored (nohup, jobs in the background of a script) stay so. Only the main thread hears them.
+        SIGINT and SIGHUP stay ignored where they are (nohup, jobs in the background of a script). Only the main thread
+        hears signals.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -37,7 +38,7 @@ class Stop:
             self.number = self.number or number
 
         before = {number: signal.getsignal(number) for number in HEEDED}
-        before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN or n == signal.SIGTERM}
         try:
             for number in before:
                 signal.signal(number, stop)
