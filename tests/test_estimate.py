@@ -217,7 +217,7 @@ def test_a_simulator_that_does_not_keep_its_word_is_named():
         play_simulator(Bold(), sim, np.array([1, 3]))
     sim = Walk()
     sim.step = lambda actions: (np.array([0.0, np.nan]), sim.seen, sim.over)
-    with pytest.raises(InputError, match="walk: reward = nan at step 0 of the episode with seed 3"):
+    with pytest.raises(InputError, match="walk, seed 3, step 0: reward = nan, must be finite"):
         play_simulator(Bold(), sim, np.array([1, 3]))
     for seeds in ([], [[1]], [0.5]):
         with pytest.raises(InputError, match="seeds: must be a non-empty list of whole numbers"):

@@ -97,7 +97,7 @@ def test_rewards_outside_are_refused():
     with pytest.raises(InputError) as found:
         grid.units(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 9.5]]), np.array([3, 3]))
     text = str(found.value)
-    assert text.startswith("reward = 9.5 at step 2: lies outside -1 to 2 (a pilot of 1 episodes)")
+    assert text.startswith("1: reward = 9.5 at step 2: lies outside -1 to 2 (a pilot of 1 episodes)")
     assert "reward_range" in text
     assert "\n" not in text
     with pytest.raises(InputError, match=r"reward = -3 at step 0: lies outside .* \(declared\)"):

@@ -1,31 +1,84 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are written as a whole or not at all.
+
+Whatever changes a file calls `os` by name (open, write, fsync, ftruncate, replace), so that a test can make every one
+of these calls fail.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace the file at `path` (through links) by these bytes, and be sure that they are on the disk.
 
-    A reader sees the old file or the new one, never a part. What goes wrong is an OSError that names `path`.
+    A reader sees the old file or the new one, never a part. What goes wrong is an OSError that names `path`. A file
+    that was left half-written by a process that died is used again, one that is being written is waited for.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name[:200]}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        folder = os.open(target.parent, os.O_RDONLY)
+    temporary = target.with_name(f".{os.fsdecode(os.fsencode(target.name)[:200])}.tmp")
+    with naming(path):
+        descriptor = _alone(temporary)
         try:
-            os.fsync(folder)
+            os.ftruncate(descriptor, 0)
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         finally:
-            os.close(folder)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+            os.close(descriptor)
+        _sync(target.parent)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it: a disk that is almost full takes a part at first."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError says that it was about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _alone(path: Path) -> int:
+    """The file at `path`, open for this process alone."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(descriptor, path):  # else whoever had it has given it its name
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

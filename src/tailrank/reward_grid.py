@@ -9,6 +9,7 @@ whose rewards are all the same needs one step only, from 0 to that reward.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -60,14 +61,14 @@ class RewardGrid:
         top = below + math.ceil(round(high / unit, 9))
         return cls(-below * unit, unit, top, below, source)
 
-    def units(self, rewards: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Rewards [n, H] in units; steps after the end of an episode get `zero`."""
+    def units(self, rewards: np.ndarray, lengths: np.ndarray, place: Callable[[int], str] = str) -> np.ndarray:
+        """Rewards [n, H] in units; steps after the end of an episode get `zero`. place: the name of an episode."""
         units = np.floor((rewards - self.low) / self.unit + 0.5).astype(np.int64)  # as BudgetGrid rounds
         bad = np.argwhere((units < 0) | (units > self.top))
         if bad.size:
             (i, h), high = bad[0], self.low + self.top * self.unit
             raise InputError(
-                f"reward = {rewards[i, h]:g} at step {h}: lies outside {self.low:g} to {high:g}"
+                f"{place(i)}: reward = {rewards[i, h]:g} at step {h}: lies outside {self.low:g} to {high:g}"
                 f" ({self.source}); declare what rewards can be with reward_range (--reward-range LOW HIGH)"
             )
         return np.where(np.arange(rewards.shape[1]) < lengths[:, None], units, self.zero)

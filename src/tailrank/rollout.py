@@ -20,6 +20,9 @@ from tailrank.protocols import Episodic, Simulator
 if TYPE_CHECKING:
     import gymnasium
 
+MOST = 1e30
+"""Largest number that a simulator may give: sums of such rewards are finite, and features are kept as float32."""
+
 
 @dataclass(frozen=True)
 class Episodes:
@@ -34,13 +37,14 @@ class Episodes:
 @dataclass(frozen=True)
 class Observed:
     """n episodes in a simulator: actions [n, H] (-1 where none was played), rewards [n, H] (undiscounted),
-    returns [n] (discounted), lengths [n], and features [n, H + 1, m] if they were kept (the last ones stay).
+    returns [n] (discounted), lengths [n], seeds [n], and features [n, H + 1, m] if they were kept (the last ones stay).
     """
 
     actions: np.ndarray
     rewards: np.ndarray
     returns: np.ndarray
     lengths: np.ndarray
+    seeds: np.ndarray
     features: np.ndarray | None = None
 
 
@@ -158,7 +162,7 @@ def play_simulator(
     batches = [_batch(policy, simulator, seeds[i : i + width], keep_features) for i in range(0, seeds.size, width)]
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
     features = np.concatenate([b[3] for b in batches]) if keep_features else None
-    return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, features)
+    return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, seeds, features)
 
 
 def _batch(
@@ -168,7 +172,7 @@ def _batch(
     n, H = seeds.size, simulator.horizon
     actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
     lengths, over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
-    seen = _features(simulator, simulator.reset(seeds), n)
+    seen = _features(simulator, simulator.reset(seeds), seeds, "reset")
     kept = np.empty((n, H + 1, seen.shape[1]) if keep else (n, 0, 0), dtype=seen.dtype)
     if keep:
         kept[:, 0] = seen
@@ -176,13 +180,12 @@ def _batch(
     for h in range(H):
         chosen = np.asarray(policy.act(h, seen, memory), dtype=np.int64)
         reward, after, ended = simulator.step(chosen)
-        reward, after = np.where(over, 0.0, reward), np.where(over[:, None], seen, _features(simulator, after, n))
-        bad = np.flatnonzero(~np.isfinite(reward))
+        reward = np.where(over, 0.0, reward)
+        after = np.where(over[:, None], seen, _features(simulator, after, seeds, f"step {h}"))
+        bad = np.flatnonzero(~(np.abs(reward) <= MOST))
         if bad.size:
-            raise InputError(
-                f"{simulator.name}: reward = {reward[bad[0]]} at step {h} of the episode with seed {seeds[bad[0]]}: "
-                "must be finite"
-            )
+            where = f"{simulator.name}, seed {seeds[bad[0]]}, step {h}"
+            raise InputError(f"{where}: reward = {reward[bad[0]]:g}, must be finite and at most {MOST:g}")
         actions[:, h], rewards[:, h] = np.where(over, -1, chosen), reward
         lengths += ~over
         over = over | ended
@@ -195,13 +198,18 @@ def _batch(
     return actions, rewards, lengths, kept
 
 
-def _features(simulator: Simulator, found: np.ndarray, n: int) -> np.ndarray:
-    if np.shape(found) != (n, simulator.n_features):
-        raise InputError(
-            f"{simulator.name}: features must have shape [{n}, {simulator.n_features}], found {list(np.shape(found))}"
-        )
+def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: str) -> np.ndarray:
+    if np.shape(found) != (seeds.size, simulator.n_features):
+        wanted = [seeds.size, simulator.n_features]
+        raise InputError(f"{simulator.name}: features must have shape {wanted}, found {list(np.shape(found))}")
     # A copy: a simulator may write its next observations into the same array.
-    return np.array(found)
+    features = np.array(found)
+    fits = np.abs(features) <= MOST
+    if not fits.all():
+        i, j = np.argwhere(~fits)[0]
+        where = f"{simulator.name}, seed {seeds[i]}, {step}"
+        raise InputError(f"{where}: feature {j} = {features[i, j]:g}, must be finite and at most {MOST:g}")
+    return features
 
 
 def _in_gymnasium(

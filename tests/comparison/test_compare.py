@@ -150,7 +150,7 @@ def test_a_run_that_goes_on_counts_in_the_times_only(tmp_path):
     assert cell.first.waits.time.tolist() == [8, 8, 8, 4]
     assert cell.first.mean.value == 8
     assert cell.scores == pytest.approx([1.0, 1.0, 1.0])
-    assert any("1 running" in note and "r3" in note for note in found.notes)
+    assert any("1 stopped" in note and "r3" in note for note in found.notes)
     assert any("left out" in note and "r4" in note for note in found.notes)
     alone = compare(tmp_path / "r3")
     assert alone.tasks[0].cells[0].scores == pytest.approx([0.125])

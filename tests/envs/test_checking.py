@@ -67,6 +67,7 @@ def test_a_clean_environment_has_nothing_but_good():
         (toys.Shared, "warning", "shared: seed 0, step 0: the observation before it was changed by the step"),
         (toys.SharedInfo, "note", "info: seed 0, step 0: info is the same object as before"),
         (toys.Raises, "error", "step: seed 0, step 6: raised ZeroDivisionError: no more fuel"),
+        (toys.Exits, "error", "step: seed 0, step 6: raised SystemExit: 0"),
         (toys.NoReset, "error", "reset: seed 0, reset: raised OSError: cannot start"),
         (toys.OldReset, "error", "reset: seed 0, reset: returned a ndarray"),
         (toys.OldStep, "error", "step: seed 0, step 0: step returned 4 values, must be 5 values"),

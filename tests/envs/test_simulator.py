@@ -333,6 +333,7 @@ def to_the_end(simulator, seeds):
         (toys.TwoPaid, r"TwoPaid, seed 6, step 0: reward = array\(\[1., 2.\]\), must be one number"),
         (toys.ArrayFlag, "ArrayFlag, seed 6, step 0: terminated or truncated = array"),
         (toys.Raises, "^Raises, seed 6, step 6: failed with ZeroDivisionError: no more fuel$"),
+        (toys.Exits, "^Exits, seed 6, step 6: failed with SystemExit: 0$"),
         (toys.NoReset, "NoReset, seed 6, reset: failed with OSError: cannot start"),
         (toys.OldReset, r"OldReset, seed 6, reset: returned a ndarray, must be \(observation, info\)"),
         (toys.OldStep, "OldStep, seed 6, step 0: step returned 4 values, .*old Gym interface"),

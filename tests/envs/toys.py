@@ -235,6 +235,13 @@ class Raises(Clean):
             raise ZeroDivisionError("no more fuel\nnor patience")
 
 
+class Exits(Clean):
+    def move(self, action):
+        super().move(action)
+        if self.h == 7:
+            raise SystemExit(0)
+
+
 class NoReset(Clean):
     def reset(self, *, seed=None, options=None):
         raise OSError("cannot start")

@@ -95,6 +95,19 @@ def test_together_calls_all_that_are_there():
     assert together(None, None) is None
 
 
+def test_a_run_does_not_end_with_its_terminal():
+    shown, told = [], []
+
+    def gone(*_):
+        shown.append(1)
+        raise BrokenPipeError
+
+    both = together(gone, lambda row, *_: told.append(row["k"]))
+    for k in range(3):
+        both({"k": k}, 3, None)
+    assert (shown, told) == ([1], [0, 1, 2])
+
+
 def test_modes():
     with shown("auto") as report:
         assert report is None

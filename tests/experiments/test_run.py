@@ -182,6 +182,18 @@ def test_other_schema_and_other_arrays(stopped):
     assert np.array_equal(files.read_checkpoint(stopped)[0]["counts.0"], arrays["counts.0"])
 
 
+def test_checkpoints_keep_shapes_and_values(stopped):
+    mark = files.read_checkpoint(stopped)[1]
+    arrays = {"number": np.array(0.5), "flag": np.array(True), "empty": np.zeros((0, 3)), "turned": np.ones((2, 3)).T}
+    files.write_checkpoint(stopped, arrays, mark)
+    found, again = files.read_checkpoint(stopped)
+    assert again == mark
+    assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
+        name: (array.shape, array.dtype) for name, array in arrays.items()
+    }
+    assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+
+
 def test_other_configuration(stopped):
     text = (stopped / "config.toml").read_text()
     (stopped / "config.toml").write_text(text.replace("tau = 0.1", "tau = 0.2"))

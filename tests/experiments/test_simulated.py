@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file
 
+import crashes
 from tailrank import load
 from tailrank.checks import InputError
 from tailrank.cli import main
@@ -75,6 +76,25 @@ def test_resumes_to_the_same_bytes(finished, tmp_path, at):
     runs.resume(tmp_path / "b")
     for name in ("rows.jsonl", "plan.safetensors", "evaluation.safetensors"):
         assert (tmp_path / "b" / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+NOISY = {"settings": {"horizon": 3, "n_actions": 2, "noise": 0.4}, "share": True, "iterations": 6, "episodes": None}
+
+
+@pytest.mark.parametrize("at", [1, 6])
+def test_resumes_where_latents_are_unsure(at, tmp_path):
+    """Sums over many floats, which depend on the layout of arrays."""
+    config = RunConfig.from_dict(SMALL | NOISY | {"checkpoint_every": 1, "evaluate_every": 1})
+
+    def stop(row, iterations, star):
+        if row["k"] == at:
+            raise Stop
+
+    runs.run(config, tmp_path / "whole")
+    with pytest.raises(Stop):
+        runs.run(config, tmp_path / "b", progress=stop)
+    runs.resume(tmp_path / "b")
+    assert crashes.outcome(tmp_path / "b") == crashes.outcome(tmp_path / "whole")
 
 
 def test_a_damaged_file_of_episodes_is_refused(tmp_path):

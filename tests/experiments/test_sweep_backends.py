@@ -169,13 +169,14 @@ def test_a_run_whose_workers_keep_dying_is_given_up(tmp_path):
     assert errors[0] == f"tailrank: failed: {doomed.name}: {why}"
 
 
-@pytest.mark.parametrize("backend", ["serial", "processes", "dask"])
-def test_ctrl_c_and_again(path, expected, tmp_path, backend):
+@pytest.mark.parametrize(("backend", "number"), [("serial", 2), ("processes", 1), ("dask", 2)])
+def test_ctrl_c_and_again(path, expected, tmp_path, backend, number):
+    """Ctrl-C, or the end of the terminal."""
     sweep = start(path, tmp_path, "--backend", backend)
     until(begun(tmp_path), sweep)
-    os.killpg(sweep.pid, signal.SIGINT)
+    os.killpg(sweep.pid, number)
     code, stdout, errors = ended(sweep)
-    assert (code, stdout, len(errors)) == (130, "", 1)
+    assert (code, stdout, len(errors)) == (128 + number, "", 1)
     assert "the same command goes on" in errors[0]
     assert not any(holder(folder) for folder in tmp_path.glob("*_seed*"))
     record = json.loads((tmp_path / RECORD).read_text())["runs"]

@@ -205,7 +205,7 @@ def test_what_is_missing_is_said_in_a_line(files, visit):
     press(page, "ArrowRight", 1)
     assert "(give or take 0." in page.locator("#lead").inner_text()
     text = visit(files["bare"]).locator("main").inner_text()
-    assert "The run (running) has not saved a policy yet." in text
+    assert "The run (stopped) has not saved a policy yet." in text
     assert "No iteration has been recorded yet." in text
 
 

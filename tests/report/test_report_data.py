@@ -12,6 +12,7 @@ import pytest
 from report_cases import MODELS, bare_run, simulator_run
 
 from tailrank import FiniteMDP, InputError, ReturnLaw, read_mdp, report, solve
+from tailrank.experiments.folder import locked
 from tailrank.policy import BudgetPolicy, MarkovPolicy
 from tailrank.report import learning, sources, tables
 from tailrank.report.domain import grid_width, picture
@@ -231,7 +232,10 @@ def test_warnings_name_what_is_wrong(runs, tmp_path):
     assert "has CVaR 0.1, the best possible is 0.8" in sources.warnings_of([poor])[0]
     both = sources.warnings_of([first, replace(first, manifest=first.manifest | {"versions": {}})])
     assert both == ("The runs were made with different versions of packages.",)
-    assert sources.warnings_of([Run.read(bare_run(tmp_path / "b"))]) == ("The run is not finished (running).",)
+    bare = bare_run(tmp_path / "b")
+    with locked(bare):
+        assert sources.warnings_of([Run.read(bare)]) == ("The run is not finished (running).",)
+    assert sources.warnings_of([Run.read(bare)]) == ("The run is not finished (stopped).",)
 
 
 def test_damaged_runs_are_refused(runs, tmp_path):

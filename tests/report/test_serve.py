@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import expect
 
+from tailrank.experiments.folder import locked
 from tailrank.report.serve import MOST_BODY, Server
 from tailrank.report.site import Site
 from tailrank.report.sources import of_sources
@@ -224,7 +225,42 @@ def growing(runs, tmp_path):
     lines = (folder / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "rows.jsonl").write_bytes(b"".join(lines[:4]))
     (folder / "manifest.json").write_text('{"status": "running"}')
-    return folder, lines
+    with locked(folder):
+        yield folder, lines
+
+
+def test_news_before_the_first_visit(growing):
+    folder, lines = growing
+    site = Site(lambda: of_sources([str(folder)], lambda _: None, tau=None), [folder])
+    (folder / "rows.jsonl").write_bytes(b"".join(lines))
+    (folder / "manifest.json").write_text('{"status": "finished"}')
+    shown = json.loads(site.data()[0])
+    assert shown["learning"]["groups"][0]["iterations"] == [len(lines)]
+    assert not shown["live"]["running"]
+
+
+def test_files_of_the_same_size_and_time_are_told_apart(growing):
+    folder, _ = growing
+    site = Site(lambda: of_sources([str(folder)], lambda _: None, tau=None), [folder])
+    first = site.data()[0]
+    before = (folder / "rows.jsonl").stat()
+    (folder / "new").write_bytes((folder / "rows.jsonl").read_bytes().replace(b'"episodes": 4', b'"episodes": 5'))
+    (folder / "new").rename(folder / "rows.jsonl")
+    os.utime(folder / "rows.jsonl", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (folder / "rows.jsonl").stat().st_size == before.st_size
+    assert site.data()[0] != first
+
+
+def test_a_run_that_was_killed_does_not_go_on(runs, tmp_path):
+    folder = tmp_path / "killed"
+    shutil.copytree(runs[0], folder)
+    (folder / "manifest.json").write_text('{"status": "running"}')
+    with locked(folder):
+        site = Site(lambda: of_sources([str(folder)], lambda _: None, tau=None), [folder])
+        assert json.loads(site.data()[0])["live"]["running"]
+    shown = json.loads(site.data()[0])
+    assert not shown["live"]["running"]
+    assert "The run is not finished (stopped)." in shown["warnings"]
 
 
 def test_news_of_a_run(growing):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -78,7 +79,8 @@ class Group(click.Group):
 
     @staticmethod
     def _stop(error: click.ClickException) -> NoReturn:
-        error.show()
+        with suppress(OSError):  # the terminal may be gone, the disk of a log may be full
+            error.show()
         sys.exit(error.exit_code)
 
 

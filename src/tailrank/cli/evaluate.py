@@ -117,7 +117,9 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
         raise InputError(f"{out}: holds no plan yet; finish the run with: tailrank train --resume {out}")
     policy, env = load(out / files.PLAN).policy, build.environment(config)
     levels, rng = tuple(taus) or (config.tau,), Streams(config.seed).evaluation(0, 0, whole(seed, "seed", least=0))
-    notes = tuple(getattr(env, "notes", ()))
+    manifest, notes = files.read_manifest(out), tuple(getattr(env, "notes", ()))
+    if manifest.get("status") != "finished":
+        notes = (f"the run is not finished; finish it with: tailrank train --resume {out}", *notes)
     if hasattr(env, "n_features"):
         return Task(policy, env, None, levels, rng, config.discount, notes)
     if isinstance(env, FiniteMDP):
@@ -126,7 +128,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
     from tailrank.training import raw_truth
 
     parts = build.setup(config, env)
-    before = files.read_manifest(out).get("environment")
+    before = manifest.get("environment")
     if before is not None and before != parts.digest:
         raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -69,8 +70,11 @@ def read_source(source: str, options: dict[str, Any]) -> Source:
 
 @contextmanager
 def collected(notes: list[str]) -> Iterator[None]:
-    """Warnings for the user become notes, in the order they came."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Warnings for the user become notes, in the order they came.
+
+    What environments print meanwhile goes to stderr, and if they change the current folder it is changed back.
+    """
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(sys.stderr), chdir("."):
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         yield

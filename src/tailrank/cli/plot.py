@@ -59,6 +59,7 @@ def plot(sources: tuple[str, ...], out: str, what: str | None, **options: Any) -
 
 def _draw(sources: tuple[str, ...], out: str, what: str, runs: bool, options: dict[str, Any], notes: list[str]) -> int:
     from tailrank import plots
+    from tailrank.report.runs import Run
     from tailrank.statistics.seeds import ENOUGH, FEWEST
 
     names = [name for name, figures in ONLY.items() if what in figures]
@@ -73,19 +74,11 @@ def _draw(sources: tuple[str, ...], out: str, what: str, runs: bool, options: di
         other = next(source for source in sources if not Path(source).is_dir())
         raise Failure(f"{other}: is no folder of a run; --what {what} is drawn of runs (tailrank train)")
     size = plots.save(getattr(plots, what)(sources, **settings), out)
-    if any(FEWEST <= count < ENOUGH for count in _seeds(sources)):
+    found = [Run.read(Path(source)) for source in dict.fromkeys(sources)]
+    notes += [f"{run.folder}: not finished ({run.status})" for run in found if run.status != "finished"]
+    if any(FEWEST <= count < ENOUGH for count in Counter(run.kind for run in found).values()):
         notes.append(f"a band over fewer than {ENOUGH} seeds is too narrow: more seeds, or say how many there were")
     return size
-
-
-def _seeds(folders: tuple[str, ...]) -> list[int]:
-    """How many runs there are of each configuration."""
-    from tailrank.experiments.config import read_toml
-    from tailrank.experiments.folder import CONFIG
-    from tailrank.report.runs import Run
-
-    runs = (Run(Path(folder), read_toml(Path(folder) / CONFIG), {}, []) for folder in folders)
-    return list(Counter(run.kind for run in runs).values())
 
 
 def _subject(sources: tuple[str, ...], options: dict[str, Any]) -> Subject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +48,7 @@ def sweep(path: str, out: str | None, backend: str | None, workers: int | None, 
         with shown(found, quiet) as watch:
             outcome = sweeps.run_sweep(found, backend=backend, workers=workers, scheduler=scheduler, watch=watch)
     except Interrupted as error:
-        raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
+        raise Failure(str(error), error.exit_code) from None
     _summary(found, outcome, as_json, quiet)
 
 

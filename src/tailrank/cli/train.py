@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -98,6 +97,8 @@ def train(
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
     """
+    from tailrank.experiments.build import close
+
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     notes: list[str] = []
     shown = ("none" if quiet else mode, log_to)
@@ -110,10 +111,14 @@ def train(
         config, env = _config(source, episodes, file, given, notes)
         name = re.sub(r"[^\w.-]+", "-", env.name).strip("-.") or "run"
         where = out or f"runs/{name}-{config.algorithm}-{config.seed}"
-        about = asdict(config)
-        result = _go(
-            lambda run, progress: run.run(config, where, progress=progress, env=env), about, where, shown, notes
-        )
+
+        def start(run: Any, progress: Any) -> dict[str, Any]:
+            try:
+                return run.run(config, where, progress=progress, env=env)
+            finally:
+                close(env)
+
+        result = _go(start, asdict(config), where, shown, notes)
     from tailrank.experiments.folder import read_manifest
 
     notes += [line for line in read_manifest(Path(result["out"])).get("notes", ()) if line not in notes]
@@ -150,12 +155,12 @@ def _go(
         with (
             collected(notes),
             view.shown(shown[0], about.get("episodes")) as bar,
-            Logged(shown[1], about, where) as log,
+            Logged(shown[1], about, Path(where).absolute()) as log,
         ):
             result = start(run, view.together(bar, log))
             log.finish(result)
     except run.Interrupted as error:
-        raise Failure(str(error), 143 if error.signal == signal.SIGTERM else 130) from None
+        raise Failure(str(error), error.exit_code) from None
     return result
 
 

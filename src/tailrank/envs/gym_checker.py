@@ -35,8 +35,10 @@ def gym_findings(env: Any) -> list[tuple[str, str | None]]:
         warnings.simplefilter("always")
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
+        except KeyboardInterrupt:
+            raise
         # It asserts, and the environment may raise anything at all.
-        except Exception as error:
+        except BaseException as error:
             stopped = reason(error)
     lines = [f"says: {_plain(str(w.message))}" for w in caught if issubclass(w.category, UserWarning)]
     lines = [line for line in dict.fromkeys(lines) if "different from the unwrapped version" not in line]

@@ -56,9 +56,18 @@ class _Base:
         """An episode and a step (None: its reset) in messages."""
         return f"{self._name}, seed {self._seeds[row]}, {'reset' if h is None else f'step {h}'}"
 
-    def _encoded(self, observations: Sequence[Any], rows: Sequence[int] | np.ndarray, h: int | None) -> np.ndarray:
+    def _taken(self, observation: Any, where: str) -> list[np.ndarray]:
+        """What is kept of an observation until it is encoded."""
         try:
-            return self._encoder.encode(observations)
+            return self._encoder.taken(observation)
+        except Misfit as error:
+            raise InputError(f"{where}: {error}") from None
+
+    def _encoded(
+        self, taken: Sequence[list[np.ndarray]], rows: Sequence[int] | np.ndarray, h: int | None
+    ) -> np.ndarray:
+        try:
+            return self._encoder.encode_taken(taken)
         except Misfit as error:
             raise InputError(f"{self._place(rows[error.row], h)}: {error}") from None
 
@@ -81,7 +90,7 @@ class Copies(_Base):
         seen = []
         for row, seed in enumerate(seeds):
             where = self._place(row, None)
-            seen.append(first(_call(where, self._envs[row].reset, seed=seed), where))
+            seen.append(self._taken(first(_call(where, self._envs[row].reset, seed=seed), where), where))
         return self._encoded(seen, range(len(seeds)), None)
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,7 +101,7 @@ class Copies(_Base):
             result = _call(where, self._envs[row].step, self._actions.decode(action))
             observation, rewards[i], terminated, truncated = outcome(result, where)
             over[i] = terminated or truncated
-            seen.append(observation)
+            seen.append(self._taken(observation, where))
         return rewards, self._encoded(seen, rows, h), over
 
     def close(self) -> None:
@@ -149,14 +158,14 @@ class Vector(_Base):
         features[over] = self._encoded(self._last(infos, rows[over], h), rows[over], h)
         return paid, features, over
 
-    def _last(self, infos: Any, rows: np.ndarray, h: int) -> list[Any]:
+    def _last(self, infos: Any, rows: np.ndarray, h: int) -> list[list[np.ndarray]]:
         """The last observations of the episodes that ended in these rows."""
         found = infos.get("final_obs") if isinstance(infos, dict) else None
         for row in rows:
             if found is None or found[row] is None:
                 where = self._place(row, h)
                 raise InputError(f"{where}: its last observation is missing (infos['final_obs'] in mode SAME_STEP)")
-        return [found[row] for row in rows]  # type: ignore[index]
+        return [self._taken(found[row], self._place(row, h)) for row in rows]  # type: ignore[index]
 
     def _encoded_batch(self, observations: Any, rows: np.ndarray, h: int | None) -> np.ndarray:
         """The features of these rows alone; what the others observe does not matter."""
@@ -239,8 +248,10 @@ def _call(where: str, function: Any, *args: Any, **options: Any) -> Any:
     """Run code of the environment; whatever it raises becomes an `InputError`."""
     try:
         return function(*args, **options)
-    # An environment may raise anything at all.
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    # An environment may raise anything at all, and call sys.exit.
+    except BaseException as error:
         raise InputError(f"{where}: failed with {type(error).__name__}: {reason(error)}") from error
 
 

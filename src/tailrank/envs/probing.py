@@ -94,8 +94,10 @@ class Probe:
         """Play a step after the end of the last episode, and keep in `after` what comes of it."""
         try:
             self.env.step(self.actions.decode(0))
+        except KeyboardInterrupt:
+            raise
         # The environment may object in any way it likes.
-        except Exception:
+        except BaseException:
             self.after = "raises"
         else:
             self.after = "accepted"
@@ -113,8 +115,10 @@ class Probe:
     def _called(self, topic: str, where: str, function: Any, *args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
+        except KeyboardInterrupt:
+            raise
         # The environment may raise anything at all.
-        except Exception as error:
+        except BaseException as error:
             self._break(topic, f"{where}: raised {type(error).__name__}: {reason(error)}")
             return None
 

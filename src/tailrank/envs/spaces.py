@@ -198,8 +198,15 @@ class Encoder:
 
     def encode(self, observations: Sequence[Any]) -> np.ndarray:
         """The features [n, m] of n observations."""
-        parts = [np.array([leaf.values(x, row) for row, x in enumerate(observations)]) for leaf in self.leaves]
-        return self._filled(parts, len(observations))
+        return self.encode_taken([self.taken(x, row) for row, x in enumerate(observations)])
+
+    def taken(self, observation: Any, row: int = 0) -> list[np.ndarray]:
+        """Copies of the values of its leaves: environments may use their arrays again, even for each other."""
+        return [leaf.values(observation, row).copy() for leaf in self.leaves]
+
+    def encode_taken(self, taken: Sequence[list[np.ndarray]]) -> np.ndarray:
+        """The features [n, m] of what was `taken` of n observations."""
+        return self._filled([np.array(values) for values in zip(*taken, strict=True)], len(taken))
 
     def encode_batch(self, batch: Any, n: int, rows: np.ndarray) -> np.ndarray:
         """The features [k, m] of these rows [k] of n observations that a vector environment has batched into one."""

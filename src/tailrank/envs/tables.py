@@ -87,8 +87,10 @@ def foreign(what: str) -> Iterator[None]:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), _no_stdout():
             warnings.simplefilter("ignore")
             yield
-    # The one broad except: an environment's constructor, import or reset may raise anything at all.
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    # An environment's constructor, import or reset may raise anything at all, and call sys.exit.
+    except BaseException as error:
         raise InputError(f"{what}: failed with {type(error).__name__}: {reason(error)}") from error
 
 

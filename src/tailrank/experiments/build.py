@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,14 @@ def simulator(config: RunConfig) -> Simulator:
         config.environment, config.settings, horizon=config.horizon, width=config.width, imports=config.imports,
         levels=config.action_levels,
     )  # fmt: skip
+
+
+def close(env: Any) -> None:
+    """Close an environment, if it can be; what goes wrong then is said and no more."""
+    try:
+        getattr(env, "close", lambda: None)()
+    except InputError as error:
+        warnings.warn(str(error), stacklevel=2)
 
 
 def setup(config: RunConfig, env: Episodic | None = None) -> Setup:

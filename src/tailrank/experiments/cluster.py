@@ -28,8 +28,8 @@ CONNECT = 10.0
 """Seconds that a connection may take."""
 LOOK = 1.0
 """Seconds between two looks of a worker at whether it should stop."""
-DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-"""What a local worker begins with: Ctrl-C in the terminal is for the sweep, which lets it save its run."""
+DEAF = "import signal\nfor number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)\n"
+"""What a local worker begins with: Ctrl-C in the terminal, or its end, is for the sweep, which lets it save its run."""
 
 
 def work_there(task: dict[str, Any], stop: str, threads: int | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tailrank.experiments.build import Setup
 from tailrank.experiments.config import RunConfig
 from tailrank.learners.protocol import LearnerState
 from tailrank.planners.latent import LatentPlan
+from tailrank.protocols import Episodic
 from tailrank.training import Judge, train
 
 WHY = {
@@ -41,6 +42,11 @@ class FiniteJob:
     def config(self) -> RunConfig:
         """The configuration."""
         return self.parts.config
+
+    @property
+    def env(self) -> Episodic:
+        """The environment."""
+        return self.parts.env
 
     @property
     def digest(self) -> str:

@@ -10,21 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from tailrank.atomic import write_bytes
+from tailrank.atomic import naming, write_all, write_bytes
 from tailrank.checks import InputError
 
 SCHEMA = 1
 LOCK = ".lock"
 CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
 CHECKPOINT, PLAN, BEST = "checkpoint.safetensors", "plan.safetensors", "best.safetensors"
+TRIES, PAUSE = 5, 0.02
+"""A look at whether a folder is in use holds it for a moment: so often and so long it is tried again."""
 
 
 class InUse(InputError):
@@ -47,15 +50,54 @@ class Mark:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process; refused while another one holds it."""
+    """Hold the folder for this process; refused while another one holds it.
+
+    The lock ends with the process, however it ends; children that an environment forks do not inherit it.
+    """
     import fcntl
 
-    with (folder / LOCK).open("a") as file:
+    path = folder / LOCK
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w") as file:
+        for _ in range(TRIES):
+            try:
+                with naming(path):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(PAUSE)
+        else:
+            raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out")
+        _HELD.append(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out") from None
-        yield
+            yield
+        finally:
+            _HELD.remove(file)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process holds the folder."""
+    import fcntl
+
+    try:
+        with (folder / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+_HELD: list[IO[str]] = []
+
+
+def _let_go() -> None:
+    """In a forked child, which may outlive the run and would keep its lock."""
+    for file in _HELD:
+        file.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -81,7 +123,7 @@ def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark)
     """Replace the checkpoint."""
     from safetensors.numpy import save
 
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # a number stays one
     text = json.dumps(asdict(mark), sort_keys=True, allow_nan=False)
     metadata = {"format": "tailrank-checkpoint", "schema": str(SCHEMA), "mark": text, "sha256": _sha(whole, text)}
     write_bytes(folder / CHECKPOINT, save(whole, metadata=metadata))
@@ -132,21 +174,23 @@ class Rows:
             self.digest.update(kept)
             if self.digest.hexdigest() != mark.digest:
                 raise InputError(f"{self.path}: its first {mark.rows} rows are not those of the checkpoint")
-        self.file = self.path.open("ab")
-        self.file.truncate(self.size)
+        with naming(self.path):
+            self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            os.ftruncate(self.file, self.size)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row."""
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
-        self.file.write(line)
-        self.file.flush()
+        with naming(self.path):
+            write_all(self.file, line)
         self.digest.update(line)
         self.count, self.size = self.count + 1, self.size + len(line)
 
     def sync(self) -> None:
         """Be sure that the rows are on the disk."""
-        os.fsync(self.file.fileno())
+        with naming(self.path):
+            os.fsync(self.file)
 
     def close(self) -> None:
         """Close the file."""
-        self.file.close()
+        os.close(self.file)

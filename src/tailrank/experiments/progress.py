@@ -45,12 +45,18 @@ def line(console: Console) -> Progress:
 
 
 def together(*reports: Report | None) -> Report | None:
-    """Call all of them, in this order; those that are None are left out."""
+    """Call all of them, in this order; those that are None are left out, and those that have nowhere to write any more.
+
+    A terminal may be closed, a pipe too: a run is worth more than what is said about it.
+    """
     some = [report for report in reports if report is not None]
 
     def call(row: dict[str, Any], iterations: int, star: float | None) -> None:
-        for report in some:
-            report(row, iterations, star)
+        for report in list(some):
+            try:
+                report(row, iterations, star)
+            except OSError:
+                some.remove(report)
 
     return call if some else None
 

@@ -64,9 +64,9 @@ class RivalJob:
 
     def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
         """A fresh rival, or the one in the checkpoint."""
-        if arrays is None:
+        self.k = 0 if arrays is None else int(arrays["job.k"][0])
+        if arrays is None or self.k == 0:
             return
-        self.k = int(arrays["job.k"][0])
         self.progress = self.rival.restored(self.progress, arrays)
         if not self.rival.stored:
             self.found.append(AGAIN.format(name=self.config.algorithm, rows=self.k))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import os
 import platform
+import signal
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 from tailrank.experiments import folder as files
-from tailrank.experiments.build import setup
+from tailrank.experiments.build import close, setup
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.folder import Mark, Rows
 from tailrank.experiments.signals import Stop
@@ -40,20 +41,29 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
         self.signal = number
 
+    @property
+    def exit_code(self) -> int:
+        """What a shell calls the end of a process by this signal."""
+        return 128 + (self.signal or signal.SIGINT)
+
+
+class Taken(InputError):
+    """The folder holds a run, or other files."""
+
 
 def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
-    """The result of a new run in the folder `out`, which must not hold one yet."""
-    out, config = Path(out), located(config)
-    _check_free(out)
-    job = make_job(config, env)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InputError(f"{out}: must be a folder") from None
-    with files.locked(out):
-        _check_free(out)
-        write_bytes(out / files.CONFIG, config.toml().encode())
-        return _Run(job, out, progress).go(None)
+    """The result of a new run in the folder `out`, which must not hold one yet. env: if it is there already."""
+    shown, out, config = str(out), Path(out).absolute(), located(config)  # environments may change the current folder
+    _check_free(Path(shown))
+    with _opened(config, env) as job:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise InputError(f"{out}: must be a folder") from None
+        with files.locked(out):
+            _check_free(out)
+            write_bytes(out / files.CONFIG, config.toml().encode())
+            return _Run(job, out, shown, progress).go(None)
 
 
 def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -61,9 +71,9 @@ def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, An
 
     A run without one starts again; one that is finished is not touched.
     """
-    out = Path(out)
+    shown, out = str(out), Path(out).absolute()
     if not (out / files.CONFIG).is_file():
-        raise InputError(f"{out}: holds no run ({files.CONFIG} is missing)")
+        raise InputError(f"{shown}: holds no run ({files.CONFIG} is missing)")
     with files.locked(out):
         config = RunConfig.read(out / files.CONFIG)
         manifest, found = files.read_manifest(out), files.read_checkpoint(out)
@@ -72,14 +82,28 @@ def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, An
             (files.CHECKPOINT, found[1].config if found else None),
         ):
             if checksum is not None and checksum != config.checksum:
-                raise InputError(f"{out}: {name} belongs to another configuration than {files.CONFIG}; was it edited?")
+                raise InputError(
+                    f"{shown}: {name} belongs to another configuration than {files.CONFIG}; was it edited?"
+                )
         if manifest.get("status") == "finished":
-            return {**manifest["result"], "out": str(out)}
-        job = make_job(config)
-        if found and found[1].environment != job.digest:
-            raise InputError(f"{out}: {config.environment} has changed since the checkpoint; the run cannot go on")
-        _check_versions(out, manifest.get("versions"))
-        return _Run(job, out, progress).go(found)
+            return {**manifest["result"], "out": shown}
+        with _opened(config) as job:
+            if found and found[1].environment != job.digest:
+                text = f"{shown}: {config.environment} has changed since the checkpoint; the run cannot go on"
+                raise InputError(text)
+            _check_versions(shown, manifest.get("versions"))
+            return _Run(job, out, shown, progress).go(found)
+
+
+@contextmanager
+def _opened(config: RunConfig, env: Any = None) -> Iterator[Job]:
+    """The job of a configuration; an environment that is made for it is closed after it."""
+    job = make_job(config, env)
+    try:
+        yield job
+    finally:
+        if env is None:
+            close(job.env)
 
 
 def located(config: RunConfig) -> RunConfig:
@@ -108,7 +132,7 @@ def _versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in PACKAGES}
 
 
-def _check_versions(out: Path, before: object) -> None:
+def _check_versions(out: str, before: object) -> None:
     """Warn where the packages are not those that the run began with: its numbers may differ in the last bits."""
     now = _versions()
     for name, version in before.items() if isinstance(before, dict) else ():
@@ -122,14 +146,16 @@ def _check_free(out: Path) -> None:
         return
     status = files.read_manifest(out).get("status")
     if status == "finished":
-        raise InputError(f"{out}: holds a finished run; choose another --out, or remove the folder")
+        raise Taken(f"{out}: holds a finished run; choose another --out, or remove the folder")
     if status is not None:
         other = "; or choose another --out" if status == "failed" else ""
-        raise InputError(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
+        raise Taken(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
     own = {files.LOCK, files.CONFIG, f".{files.CONFIG}.tmp", f".{files.MANIFEST}.tmp"}
+    if (out / files.ROWS).is_file() and not (out / files.ROWS).stat().st_size:  # killed before its first manifest
+        own.add(files.ROWS)
     others = sorted(set(os.listdir(out)) - own)
     if others:
-        raise InputError(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
+        raise Taken(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
 
 
 class Job(Protocol):
@@ -140,6 +166,11 @@ class Job(Protocol):
 
     cvar: float | None
     regret: float
+
+    @property
+    def env(self) -> Any:
+        """Where it plays."""
+        ...
 
     @property
     def star(self) -> float | None:
@@ -191,6 +222,7 @@ class Job(Protocol):
 class _Run:
     job: Job
     out: Path
+    shown: str
     progress: Progress | None
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -209,10 +241,10 @@ class _Run:
                 self.job.begin(self.out, found[0] if found else None)
                 return self._loop(rows)
             except KeyboardInterrupt:
-                self._manifest("interrupted")
+                self._last_words("interrupted")
                 raise
             except BaseException as error:
-                self._manifest("failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
+                self._last_words("failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
                 raise
 
     def _loop(self, rows: Rows) -> dict[str, Any]:
@@ -232,7 +264,7 @@ class _Run:
             self._save(rows)
         if self.stop.number:
             self._interrupt(rows)
-        result = job.finish(self.out) | {"status": "finished", "seconds": self._elapsed(), "out": str(self.out)}
+        result = job.finish(self.out) | {"status": "finished", "seconds": self._elapsed(), "out": self.shown}
         self._manifest("finished", result=result)
         return result
 
@@ -248,11 +280,16 @@ class _Run:
 
     def _interrupt(self, rows: Rows) -> None:
         self._save(rows)
-        text = f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.out}"
+        text = f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.shown}"
         raise Interrupted(text, self.stop.number)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
+
+    def _last_words(self, status: str, **more: Any) -> None:
+        """The manifest after an error, if it can be written: the error matters more."""
+        with suppress(OSError):
+            self._manifest(status, **more)
 
     def _manifest(self, status: str, **more: Any) -> None:
         job = self.job

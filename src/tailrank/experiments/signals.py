@@ -1,4 +1,4 @@
-"""Signals that end work at a good moment: a first one asks for it, a second one does not wait."""
+"""Signals that end work at a good moment: a first one asks for it, the same one again does not wait."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @dataclass
 class Stop:
@@ -18,19 +20,29 @@ class Stop:
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """SIGINT and SIGTERM set `number`, a second one raises KeyboardInterrupt; only the main thread hears them."""
+        """SIGINT, SIGTERM and SIGHUP set `number`; SIGINT or SIGTERM again raises KeyboardInterrupt.
+
+        SIGINT and SIGHUP stay ignored where they are (nohup, jobs in the background of a script). Only the main thread
+        hears signals.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        heard = set()
 
         def stop(number: int, frame: FrameType | None) -> None:
-            if self.number:
+            # A terminal that is closed can send SIGHUP twice, by itself and through its shell.
+            if number in heard and number != signal.SIGHUP:
                 raise KeyboardInterrupt
-            self.number = number
+            heard.add(number)
+            self.number = self.number or number
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in HEEDED}
+        before = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN or n == signal.SIGTERM}
         try:
+            for number in before:
+                signal.signal(number, stop)
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -94,7 +94,7 @@ def run_sweep(
     backend: serial, processes or dask; workers: how many at once (the processors of this machine if nobody says);
     scheduler: the address of Dask workers that are already there.
     """
-    options = backend_options(backend, workers, scheduler)
+    options, sweep = backend_options(backend, workers, scheduler), replace(sweep, out=sweep.out.absolute())
     sweep.out.mkdir(parents=True, exist_ok=True)
     with files.locked(sweep.out):
         going = _Going(sweep, {planned.name: look(planned, sweep.out) for planned in sweep.runs}, watch)
@@ -120,7 +120,7 @@ class _Going:
         self.open = [name for name, state in states.items() if state.status != "finished"]
         self.states |= {name: replace(states[name], status="begun") for name in self.open if states[name].error}
         self.before = len(states) - len(self.open)
-        self.deaths: dict[str, tuple[int, int]] = {}
+        self.deaths: dict[str, tuple[tuple[int, int], int]] = {}
         self.notes: dict[str, None] = {}
         self.stop = Stop()
         self.due = self.saved = 0.0
@@ -188,8 +188,11 @@ class _Going:
 
     def _deaths(self, name: str) -> int:
         """How often the worker of this run was lost since its last checkpoint."""
-        checkpoint = self.out / name / files.CHECKPOINT
-        mark = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        try:
+            found = (self.out / name / files.CHECKPOINT).stat()
+            mark = found.st_ino, found.st_mtime_ns
+        except OSError:
+            mark = 0, 0
         before, count = self.deaths.get(name, (mark, 0))
         self.deaths[name] = (mark, count + 1 if mark == before else 1)
         return self.deaths[name][1]

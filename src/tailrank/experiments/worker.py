@@ -25,7 +25,7 @@ from typing import Any
 from tailrank.checks import InputError
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.folder import CONFIG, InUse
-from tailrank.experiments.run import resume, run
+from tailrank.experiments.run import Taken, resume, run
 
 PAUSE = 0.2
 """Seconds between two looks at a folder that another worker holds."""
@@ -79,7 +79,7 @@ def _done(config: RunConfig, folder: Path, check: Callable[[], None]) -> dict[st
         except InUse:
             check()
             time.sleep(PAUSE)
-        except InputError:
+        except Taken:
             if begun or not (folder / CONFIG).is_file():
                 raise
             # Another worker was faster; what it began, or finished, is there to be resumed.

@@ -116,7 +116,7 @@ class ObservedELA:
             grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
             replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
             for played in parts:
-                _remember(replay, grid, played)
+                _remember(replay, grid, played, simulator.name)
             state = self._fit(replay, grid, simulator, streams, 0, None)
         return state
 
@@ -133,7 +133,7 @@ class ObservedELA:
         seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
-        _remember(state.replay, state.grid, played)
+        _remember(state.replay, state.grid, played, simulator.name)
         refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
         if refit:  # line 11
             state = self._fit(state.replay, state.grid, simulator, streams, k, state)
@@ -250,13 +250,13 @@ class ObservedELA:
         )  # fmt: skip
 
 
-def _remember(replay: Replay, grid: RewardGrid, played: Observed) -> None:
+def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
     if played.features is None:
         raise InputError("features: were not kept")
     replay.add(
         played.features[:, :-1],
         np.maximum(played.actions, 0),
-        grid.units(played.rewards, played.lengths),
+        grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
         played.lengths,
     )
 

@@ -55,7 +55,7 @@ class State:
         arrays |= {f"decoder.array.{name}": array for name, array in fitted.decoder.to_arrays().items()}
         for h, support in enumerate(self.support):
             if support is not None:
-                arrays |= {f"support.{h}.{name}": getattr(support, name).copy() for name in ("mix", "weights", "sure")}
+                arrays |= {f"support.{h}.{name}": getattr(support, name) for name in ("mix", "weights", "sure")}
         return arrays
 
     @classmethod

@@ -110,7 +110,8 @@ def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list
         # A latent that none of these observations shows stands for itself.
         shown, total = total > 1e-12, np.maximum(total, 1e-12)
         weights = np.where(shown[:, None], scale * points.T / total[:, None], 0.0)
-        result.append(Support(points, weights, np.where(shown, sure / total, 1.0)))
+        # As a checkpoint gives it back: the layout of arrays can decide how sums are rounded.
+        result.append(Support(points, np.ascontiguousarray(weights), np.where(shown, sure / total, 1.0)))
     return result
 
 

@@ -44,13 +44,16 @@ class Run:
     config: dict[str, Any]
     manifest: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)
+    in_use: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run in `folder`; raises where there is none or it is damaged."""
         if not is_run(folder):
             raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
-        return cls(folder, read_toml(folder / files.CONFIG), files.read_manifest(folder), read_rows(folder))
+        # In this order, while it may go on: it ends with its rows, then the manifest, then nobody holds it.
+        in_use, manifest = files.in_use(folder), files.read_manifest(folder)
+        return cls(folder, read_toml(folder / files.CONFIG), manifest, read_rows(folder), in_use)
 
     @property
     def tau(self) -> float:
@@ -65,8 +68,9 @@ class Run:
 
     @property
     def status(self) -> str:
-        """finished, running, interrupted, failed, or unknown."""
-        return str(self.manifest.get("status", "unknown"))
+        """finished, running, interrupted, failed, stopped (killed, as nobody is running it), or unknown."""
+        status = str(self.manifest.get("status", "unknown"))
+        return "stopped" if status == "running" and not self.in_use else status
 
     @property
     def result(self) -> dict[str, Any]:

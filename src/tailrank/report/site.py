@@ -25,7 +25,7 @@ from tailrank.report.subject import Subject
 HEAVY = (files.CHECKPOINT, files.PLAN, EVALUATION)
 LIGHT = (files.ROWS, files.MANIFEST)
 SOLVE_SECONDS = 20.0
-Stamp = tuple[tuple[int, int], ...]
+Stamp = tuple[tuple[int, ...], ...]
 
 
 class Site:
@@ -36,9 +36,9 @@ class Site:
         self._lock, self._solving = threading.Lock(), threading.Lock()
         self._known: dict[str, Problem] = {}
         self._stamps: tuple[Stamp, Stamp] | None = None
-        self._subject = make() if not folders else of_runs(self._folders, self._known)
         self._data: dict[str, Any] = {}
         self._text = b""
+        self._refresh()
 
     def page(self) -> bytes:
         """The page, ready to ask this server for news."""
@@ -66,12 +66,11 @@ class Site:
             self._solving.release()
 
     def _refresh(self) -> None:
-        stamps = tuple(_stamp(self._folders, names) for names in (HEAVY, LIGHT))
+        stamps = _stamp(self._folders, HEAVY), _stamp(self._folders, LIGHT)
         if self._stamps == stamps:
             return
         if self._stamps is None or self._stamps[0] != stamps[0]:
-            if self._stamps is not None:
-                self._subject = of_runs(self._folders, self._known)
+            self._subject = of_runs(self._folders, self._known) if self._folders else self._make()
             self._data = fitting(self._subject)
             self._data["mark"] = _mark(as_json([self._data["problems"], self._data["policies"]]).encode())
         else:
@@ -82,7 +81,7 @@ class Site:
             self._data = self._data | self._subject.news()
         self._data = self._live(self._data)
         self._text = as_json(self._data).encode()
-        self._stamps = stamps  # type: ignore[assignment]
+        self._stamps = stamps
 
     def _live(self, data: dict[str, Any]) -> dict[str, Any]:
         running = any(run.status == "running" for run in self._subject.runs)
@@ -91,15 +90,19 @@ class Site:
 
 
 def _stamp(folders: Sequence[Path], names: Sequence[str]) -> Stamp:
-    """Time and size of every file, zeros for those that are not there."""
-    stamps = []
+    """Which file it is, its time and size, zeros for those that are not there; and whether the folder is in use.
+
+    Equal or not is all that counts: clocks may be set back.
+    """
+    stamps: list[tuple[int, ...]] = []
     for folder in folders:
+        stamps.append((int(files.in_use(folder)),) if names is LIGHT else ())
         for name in names:
             try:
                 found = (folder / name).stat()
-                stamps.append((found.st_mtime_ns, found.st_size))
+                stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
             except OSError:
-                stamps.append((0, 0))
+                stamps.append((0,))
     return tuple(stamps)
 
 

@@ -1,0 +1,191 @@
+"""Runs that are killed, starved of disk, or given an environment that misbehaves: how many go on to the same bytes.
+
+    python studies/crash.py [files] [signals] [workers] [environments]
+
+Writes studies/results/crash.json. The checks are those of the tests (tests/experiments: test_crashes, test_chaos,
+test_sweep_backends), at all places instead of some:
+
+    files         every change of a file by runs and a sweep, with the kinds of faults of tests/faults.py
+    signals       real processes, sent a signal at a random moment, resumed until they finish
+    workers       sweeps whose workers are killed, in processes and on Dask
+    environments  every way of misbehaving (tests/envs/chaos.py), at random calls
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TAILRANK_THREADS": "1"}
+ROOT = Path(__file__).resolve().parent.parent
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "experiments"), str(ROOT / "tests" / "envs")]
+
+import chaos
+import test_chaos
+import test_crashes
+import test_sweep_backends
+
+import crashes
+import faults
+from tailrank.experiments import folder as files
+from tailrank.experiments.config import RunConfig
+from tailrank.experiments.run import run
+
+PATH = Path(__file__).resolve().parent / "results" / "crash.json"
+EVERY_KIND = ("ela", "simulator", "bins")
+"""Cases that meet every kind of fault; the others write in the same way and are killed only."""
+SIGNALS = {"SIGKILL": 30, "SIGTERM": 10, "SIGINT": 10, "SIGHUP": 10}
+SWEEPS, POINTS = 4, 2
+
+
+class Tally:
+    """How often something was tried, by name, and what went wrong."""
+
+    def __init__(self) -> None:
+        self.tried: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def attempt(self, name: str, check, *arguments) -> None:
+        """Count a check; what it asserts in vain is kept."""
+        self.tried[name] += 1
+        try:
+            check(*arguments)
+        except AssertionError as error:
+            self.wrong.append(f"{name} {arguments[1:4]}: {error}"[:500])
+
+    def about(self) -> dict[str, object]:
+        """As plain data."""
+        return {"tried": dict(self.tried), "in_all": self.tried.total(), "wrong": self.wrong}
+
+
+def at_files(place: Path) -> Tally:
+    """Every change of a file."""
+    tally = Tally()
+    for name in crashes.CASES:
+        config, expected, calls = test_crashes.whole(place, name)
+        for at in range(calls):
+            for kind in faults.KINDS if name in EVERY_KIND else ("kill",):
+                tally.attempt(f"{name}, {kind}", test_crashes.disturbed, place, name, at, kind, config, expected)
+    expected, calls = test_crashes.whole_sweep(place)
+    for at in range(calls):
+        for kind in ("kill", "full"):
+            tally.attempt(f"sweep, {kind}", test_crashes.disturbed_sweep, place, at, kind, expected)
+    return tally
+
+
+def at_signals(place: Path) -> Tally:
+    """Signals to real processes; a run that finished is begun again."""
+    tally, moments = Tally(), random.Random(0)
+    left = [name for name, count in SIGNALS.items() for _ in range(count)]
+    moments.shuffle(left)
+    longer = {"ela": {"iterations": 600}, "simulator": {"iterations": 150}, "bins": {"iterations": 60}}
+    wholes = {}
+    for name, more in longer.items():
+        config = place / f"{name}.toml"
+        config.write_text(RunConfig.from_dict(crashes.CASES[name] | more | {"checkpoint_every": 5}).toml())
+        run(RunConfig.read(config), place / f"{name}-whole")
+        wholes[name] = config, crashes.outcome(place / f"{name}-whole")
+    while left:
+        name = moments.choice(list(wholes))
+        tally.attempt(f"run of {name}", _through, place, name, *wholes[name], left, moments, tally)
+    return tally
+
+
+def _through(place, name, config, expected, left, moments, tally) -> None:
+    """One run, from its start to its end through as many signals as it takes."""
+    out = place / "signalled"
+    shutil.rmtree(out, ignore_errors=True)
+    for _ in range(40):
+        command = [sys.executable, "-m", "tailrank", *crashes.arguments(out, config)]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        which = left.pop() if left else None
+        if which:
+            _wait_for_a_row(out, child)
+            time.sleep(moments.uniform(0, 0.3) if moments.random() < 0.8 else 0)
+            child.send_signal(getattr(signal, which))
+        said = child.communicate()[1]
+        if child.returncode == 0:
+            break
+        tally.tried[which] += 1
+        number = getattr(signal, which)
+        assert child.returncode in (-number, 128 + number), (which, child.returncode, said)
+        told = "continue with: tailrank train --resume" in said
+        assert child.returncode < 0 or told or files.read_manifest(out)["status"] == "finished", said
+        crashes.whole_so_far(out, expected[files.ROWS])
+    assert crashes.outcome(out) == expected
+
+
+def _wait_for_a_row(out: Path, child: subprocess.Popen) -> None:
+    size = (out / files.ROWS).stat().st_size if (out / files.ROWS).exists() else 0
+    while child.poll() is None:
+        if (out / files.ROWS).exists() and (out / files.ROWS).stat().st_size != size:
+            return
+        time.sleep(0.002)
+
+
+def at_workers(place: Path) -> Tally:
+    """Sweeps one of whose workers is killed, then another."""
+    tally, path = Tally(), place / "s.toml"
+    path.write_text(test_sweep_backends.FILE)
+    sweep = test_sweep_backends.read_sweep(path, place / "serial")
+    test_sweep_backends.run_sweep(sweep, backend="serial")
+    expected = test_sweep_backends.outcome(sweep.out)
+
+    def one(out, backend):
+        going = test_sweep_backends.start(path, out, "--backend", backend, "--workers", "2")
+        test_sweep_backends.kill_a_worker(out, going)
+        test_sweep_backends.finished(going)
+        assert test_sweep_backends.outcome(out) == expected
+
+    for number in range(SWEEPS):
+        for backend in ("processes", "dask"):
+            tally.attempt(f"worker killed, {backend}", one, place / f"{backend}{number}", backend)
+    return tally
+
+
+def at_environments(place: Path) -> Tally:
+    """Every way of misbehaving, at random calls."""
+    tally, moments = Tally(), random.Random(1)
+    for name in test_chaos.CASES:
+        config, expected, calls = test_chaos.undisturbed(place, name)
+        for kind in chaos.FAULTS:
+            if kind == "reward outside its range" and name != "ela":
+                continue  # others have no range
+            for _ in range(POINTS):
+                plan = chaos.Plan(kind, moments.randrange(test_chaos.points(kind, calls)), place / "log")
+                shutil.rmtree(place / "out", ignore_errors=True)
+                tally.attempt(kind, test_chaos.misbehaved, config, expected, place / "out", plan)
+    return tally
+
+
+PARTS = {"files": at_files, "signals": at_signals, "workers": at_workers, "environments": at_environments}
+
+
+def main() -> None:
+    """The parts that are named, all if none is."""
+    found = json.loads(PATH.read_text()) if PATH.exists() else {}
+    for name in sys.argv[1:] or PARTS:
+        began = time.monotonic()
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where nobody waits for a disk
+        with tempfile.TemporaryDirectory(dir=memory) as place:
+            tally = PARTS[name](Path(place))
+        found[name] = tally.about() | {"minutes": round((time.monotonic() - began) / 60, 1)}
+        PATH.write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{name}: {tally.tried.total()} tried, {len(tally.wrong)} wrong", flush=True)
+        for line in tally.wrong[:5]:
+            print(f"  {line}")
+    if any(part["wrong"] for part in found.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
