@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("checks", "atomic"),
+    ("text", "atomic"),
+    ("checks",),
+    ("reading",),
     ("bands", "bootstrap", "statistics"),
     ("bounds",),
     ("risk", "grid", "data"),
@@ -60,7 +62,10 @@ WITHIN = {
 """Groups whose modules may import each other."""
 MAY_CATCH_ALL = {"tables.py", "players.py", "probing.py", "gym_checker.py", "loggers.py", "worker.py"}
 """Runs code of other packages, which may raise anything."""
-ENVS_MAY = {"atomic", "checks", "risk", "grid", "data", "mdp", "policy", "envs", "lowrank", "rewards", "protocols"}
+ENVS_MAY = {
+    "text", "atomic", "checks", "reading", "risk", "grid", "data", "mdp", "policy", "envs", "lowrank", "rewards",
+    "protocols",
+}  # fmt: skip
 
 
 def name_of(path: Path) -> str:

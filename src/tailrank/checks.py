@@ -12,9 +12,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tailrank.text import printable
+
+LONGEST_MESSAGE = 2000
+
 
 class InputError(ValueError):
-    """Bad input from the user: a one-line message, never a traceback on the command line."""
+    """Bad input from the user: a message of one printable line, never a traceback on the command line."""
+
+    def __init__(self, message: object = "") -> None:
+        line = printable(" ".join(str(message).split()))
+        super().__init__(line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}...")
 
 
 class NotConverged(UserWarning):

@@ -14,7 +14,7 @@ import click
 
 import tailrank
 from tailrank import cli_check, cli_compare, cli_list, cli_names, cli_plot, cli_report, cli_sweep, cli_train
-from tailrank.cli_errors import Failure, Group
+from tailrank.cli_errors import Failure, Group, say
 from tailrank.cli_options import collected, print_json, reading_options
 from tailrank.cli_options import read as read_source
 
@@ -163,9 +163,9 @@ def export(source: str, path: str, **options: Any) -> None:
     with collected(notes):
         read = read_source(source, options)
         remarks = write_mdp(read.mdp, path)
-    click.echo(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
+    say(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
     for line in (*read.notes, *notes, *remarks):
-        click.echo(f"note: {line}")
+        say(f"note: {line}")
 
 
 @main.command()
@@ -198,9 +198,10 @@ def evaluate(
     notes: list[str] = []
     with collected(notes):
         if os.path.isdir(policy):
+            trusted = options.pop("imports")
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
-            task = cli_evaluate.of_run(policy, taus, seed)
+            task = cli_evaluate.of_run(policy, taus, seed, trusted)
         elif source is None:
             raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
         else:

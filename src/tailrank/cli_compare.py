@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli_errors import Command, Failure
+from tailrank.cli_errors import Command, Failure, say
 from tailrank.cli_options import collected, print_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare(
 
     compared(found)
     for line in [*(f"note: {note}" for note in notes), *([f"{out}: {', '.join(written)}"] if out else [])]:
-        click.echo(line)
+        say(line)
 
 
 def _check(table: str | None, out: str | None, kind: str | None) -> None:

@@ -12,7 +12,7 @@ from tailrank.checks import InputError
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 from tailrank.report.tables import runs
-from tailrank.show import console, line, number, table_of
+from tailrank.show import add_row, console, line, number, table_of
 from tailrank.storage import Stored
 from tailrank.storage_observed import n_features
 
@@ -53,7 +53,7 @@ def policy_table(stored: Stored, *, step: int | None, state: int | None, rows: i
             for memory, action in face.rows(h, s):
                 shown += 1
                 if shown <= rows:
-                    table.add_row(*map(str, (h, names[s], *([memory] if memory else []), moves[action])))
+                    add_row(table, h, names[s], *([memory] if memory else []), moves[action])
     out.print(table)
     if shown > rows:
         line(out, f"{shown - rows} more rows: choose with --step and --state, or raise --rows")

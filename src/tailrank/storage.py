@@ -26,6 +26,7 @@ from tailrank.observation_policy import ObservationPolicy
 from tailrank.plan import Plan
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 from tailrank.predict import Predictor, State
+from tailrank.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.storage_observed import from_parts, n_features, to_parts
 
 SCHEMA = 1
@@ -72,8 +73,11 @@ class Stored:
         return self.predictor.reward(state, rewards)
 
 
-def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
-    """Write a plan or a policy to `path`, all or nothing. `info` is kept beside it (must be JSON)."""
+def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None, inside: bool = False) -> None:
+    """Write a plan or a policy to `path`, all or nothing. `info` is kept beside it (must be JSON).
+
+    inside: the file must stay in its folder, so a link at `path` is replaced, not followed.
+    """
     from safetensors.numpy import save as to_bytes
 
     about: dict[str, Any] = dict(info or {})
@@ -89,7 +93,7 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
-    write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}))
+    write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}), inside=inside)
 
 
 def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -102,26 +106,24 @@ def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def load(path: str | Path) -> Stored:
     """Read a policy file back."""
-    from safetensors import SafetensorError, safe_open
-
     where = Path(path)
     if not where.is_file():
         raise InputError(f"{where}: no such file")
     try:
-        with safe_open(str(where), framework="numpy") as file:
-            text = (file.metadata() or {}).get("tailrank")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{where}: is not a policy file ({str(error).splitlines()[0]})") from None
+        arrays, notes = read_arrays(where)
+    except InputError as error:
+        raise InputError(f"{where}: is not a policy file ({str(error).removeprefix(f'{where}: ')})") from None
     try:
-        return _build(text, arrays)
+        return _build(notes.get("tailrank"), arrays)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = f"{error}" if isinstance(error, InputError) else f"damaged header ({type(error).__name__})"
         raise InputError(f"{where}: {reason}") from None
 
 
 def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
-    header = json.loads(text) if text else {}
+    if text and len(text) > MOST_NOTES:
+        raise InputError(f"has a header of {len(text)} characters, at most {MOST_NOTES} are read")
+    header = parse_json(text) if text else {}
     if not isinstance(header, dict) or header.get("format") != "tailrank-policy":
         raise InputError("is a safetensors file, but not one of a tailrank policy")
     if header["schema"] != SCHEMA:

@@ -132,6 +132,6 @@ class FiniteJob:
         source = {"source": parts.env.name, "seed": config.seed, "config": config.checksum}
         if self.best is not None:
             best = {"tau": config.tau, "cvar": self.best[0], "returned": "the iterate with the best exact CVaR"}
-            storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names)
-        storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names)
+            storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names, inside=True)
+        storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names, inside=True)
         return about

@@ -15,6 +15,7 @@ from rich.text import Text
 from tailrank import checks
 from tailrank.experiments import folder as files
 from tailrank.experiments.run import Progress as Report
+from tailrank.text import printable
 
 WIDTH = 120
 MODES = ("auto", "plain", "none")
@@ -155,9 +156,9 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
         ("files", f"{result['out']} ({files.PLAN}, {files.ROWS}, {files.CONFIG}, {files.MANIFEST})"),
     ]
     for name, value in lines:
-        out.print(Text(f"{name:<11}{value}"), soft_wrap=True)
+        out.print(Text(printable(f"{name:<11}{value}")), soft_wrap=True)
     for note in notes:
-        out.print(Text(f"note: {note}"), soft_wrap=True)
+        out.print(Text(printable(f"note: {note}")), soft_wrap=True)
 
 
 def _cvar(result: Mapping[str, Any]) -> str:

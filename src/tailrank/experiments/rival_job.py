@@ -107,7 +107,7 @@ class RivalJob:
             "steps": self.progress.steps, **judged, "cvar_star": self.star, "mean": float(returns.mean()),
             "evaluation_episodes": returns.size, "returned": "the last policy", "why": "it is what the rival returns",
         }  # fmt: skip
-        storage.save(policy, out / files.PLAN, info=about | self.fresh.source())
+        storage.save(policy, out / files.PLAN, info=about | self.fresh.source(), inside=True)
         write_returns(out / EVALUATION, returns)
         return about
 

@@ -151,7 +151,7 @@ class SimulatedJob:
             "model": state.fitted.chosen,
             "returned": f"greedy, prior {output.prior:g}, caution {output.caution:g}", "why": why,
         }  # fmt: skip
-        storage.save(policy, out / files.PLAN, info=about | self.fresh.source())
+        storage.save(policy, out / files.PLAN, info=about | self.fresh.source(), inside=True)
         write_returns(out / EVALUATION, returns)
         return about
 

@@ -90,6 +90,8 @@ def _warnings(run: Run) -> list[str]:
     if run.status != "finished":
         error = run.manifest.get("error")
         lines.append(f"The run is not finished ({run.status}){f': {error}' if error else ''}.")
+    if run.missing:
+        lines.append(f"The environment could not be made: {run.missing}.")
     missed = sum(row.get("converged") is False for row in run.rows)
     if missed:
         lines.append(f"The fit of the model did not converge in {missed} of {len(run.rows)} iterations.")

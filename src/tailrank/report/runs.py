@@ -18,15 +18,15 @@ import numpy as np
 from tailrank import storage
 from tailrank.checks import InputError, tail_level
 from tailrank.experiments import folder as files
-from tailrank.experiments.build import environment
+from tailrank.experiments.build import check_trusted, environment
 from tailrank.experiments.config import RunConfig, read_toml
 from tailrank.mdp import FiniteMDP
 from tailrank.planners.latent import LatentPlan
 from tailrank.policy import BudgetPolicy, Policy
+from tailrank.reading import MOST_TEXT, check_entries, parse_json, read_arrays, read_bytes
 from tailrank.training import raw_truth
 
 EVALUATION = "evaluation.safetensors"
-LARGEST_FILE = 256 * 2**20
 
 
 def is_run(path: Path) -> bool:
@@ -42,13 +42,16 @@ class Run:
     config: dict[str, Any]
     manifest: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)
+    imports: tuple[str, ...] = ()
+    """Packages that its configuration may have imported."""
 
     @classmethod
-    def read(cls, folder: Path) -> Run:
+    def read(cls, folder: Path, imports: tuple[str, ...] = ()) -> Run:
         """The run in `folder`; raises where there is none or it is damaged."""
         if not is_run(folder):
             raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
-        return cls(folder, read_toml(folder / files.CONFIG), files.read_manifest(folder), read_rows(folder))
+        config = read_toml(folder / files.CONFIG)
+        return cls(folder, config, files.read_manifest(folder), read_rows(folder), imports)
 
     @property
     def tau(self) -> float:
@@ -107,13 +110,26 @@ class Run:
         return np.array([float(v) if isinstance(v, int | float) else np.nan for v in values])
 
     @cached_property
+    def _made(self) -> tuple[Any, str]:
+        """Its environment and nothing; or None, and why it was not made."""
+        try:
+            config = RunConfig.from_dict(self.config)
+            if config.simulated:
+                return None, ""
+            check_trusted(config, self.imports)
+            return environment(config), ""
+        except (InputError, OSError) as error:
+            return None, str(error)
+
+    @property
     def environment(self) -> Any:
         """Its environment, or None where it cannot be made from the configuration or is a simulator."""
-        try:
-            config = RunConfig.read(self.folder / files.CONFIG)
-            return None if config.simulated else environment(config)
-        except (InputError, OSError):
-            return None
+        return self._made[0]
+
+    @property
+    def missing(self) -> str:
+        """Why its environment could not be made, if so."""
+        return self._made[1]
 
     @cached_property
     def truth(self) -> FiniteMDP | None:
@@ -152,19 +168,14 @@ class Run:
 
     def returns(self) -> np.ndarray | None:
         """The sample of evaluation returns [n], where the run has one."""
-        from safetensors import SafetensorError, safe_open
-
         path = self.folder / EVALUATION
         if not path.is_file():
             return None
-        try:
-            with safe_open(str(path), framework="numpy") as file:
-                values = np.asarray(file.get_tensor("returns"), dtype=np.float64).ravel()
-        except (SafetensorError, OSError, ValueError, TypeError) as error:
-            raise InputError(f"{path}: is damaged ({str(error).splitlines()[0]})") from None
-        if values.size == 0 or not np.isfinite(values).all():
+        arrays, _ = read_arrays(path)
+        values = arrays.get("returns", np.zeros(0)).ravel()
+        if values.dtype.kind not in "iuf" or values.size == 0 or not np.isfinite(values).all():
             raise InputError(f"{path}: returns must be finite numbers, at least one")
-        return values
+        return values.astype(np.float64)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -172,14 +183,16 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / files.ROWS
     if not path.is_file():
         return []
-    if path.stat().st_size > LARGEST_FILE:
-        raise InputError(f"{path}: has {path.stat().st_size} bytes, a report reads at most {LARGEST_FILE}")
-    lines = path.read_bytes().split(b"\n")[:-1]
+    data = read_bytes(path, MOST_TEXT)
+    try:
+        check_entries(data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             row = None
         if not isinstance(row, dict):
             raise InputError(f"{path}: line {number} is damaged")

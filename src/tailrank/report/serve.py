@@ -18,6 +18,7 @@ from typing import Any
 
 from tailrank.checks import InputError
 from tailrank.report.site import Site
+from tailrank.text import printable
 
 ADDRESS = "127.0.0.1"
 MOST_BODY = 1024
@@ -81,7 +82,7 @@ class Server(ThreadingHTTPServer):
         """One line for what should not happen; nothing for browsers that go away."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            print(f"tailrank: error: {type(error).__name__}: {error}", file=sys.stderr)
+            print(printable(f"tailrank: error: {type(error).__name__}: {error}"), file=sys.stderr)
 
 
 class Bounded(io.RawIOBase):

@@ -31,12 +31,12 @@ Stamp = tuple[tuple[int, int], ...]
 class Site:
     """Data for the page, with a mark (an ETag) that changes when the data does. Safe to use from many threads."""
 
-    def __init__(self, make: Callable[[], Subject], folders: Sequence[Path] = ()) -> None:
-        self._make, self._folders = make, tuple(folders)
+    def __init__(self, make: Callable[[], Subject], folders: Sequence[Path] = (), imports: Sequence[str] = ()) -> None:
+        self._folders, self._imports = tuple(folders), tuple(imports)
         self._lock, self._solving = threading.Lock(), threading.Lock()
         self._known: dict[str, Problem] = {}
         self._stamps: tuple[Stamp, Stamp] | None = None
-        self._subject = make() if not folders else of_runs(self._folders, self._known)
+        self._subject = make() if not folders else self._runs()
         self._data: dict[str, Any] = {}
         self._text = b""
 
@@ -65,17 +65,20 @@ class Site:
         finally:
             self._solving.release()
 
+    def _runs(self) -> Subject:
+        return of_runs(self._folders, self._known, imports=self._imports)
+
     def _refresh(self) -> None:
         stamps = tuple(_stamp(self._folders, names) for names in (HEAVY, LIGHT))
         if self._stamps == stamps:
             return
         if self._stamps is None or self._stamps[0] != stamps[0]:
             if self._stamps is not None:
-                self._subject = of_runs(self._folders, self._known)
+                self._subject = self._runs()
             self._data = fitting(self._subject)
             self._data["mark"] = _mark(as_json([self._data["problems"], self._data["policies"]]).encode())
         else:
-            runs = [Run.read(folder) for folder in self._folders]
+            runs = [Run.read(folder, self._imports) for folder in self._folders]
             self._subject = replace(
                 self._subject, runs=tuple(runs), about=facts_of_runs(runs), warnings=warnings_of(runs)
             )
