@@ -69,7 +69,7 @@ def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> Observ
     _require(abs(float(base[0].sum()) - 1) < ROUNDING and base.max() <= 1 + ROUNDING, "base: must be frequencies")
     plan = _plan(arrays, scalars, H, K, A)
     kind = scalars["decoder"]
-    decoder = _decoder(kind, parts, H)
+    decoder = checked_decoder(kind, parts, H)
     _require(decoder.n_latents == K, f"decoder: has {decoder.n_latents} latents, the tables have {K}")
     _require(isinstance(scalars["filtered"], bool), f"filtered = {scalars['filtered']!r:.20}: must be true or false")
     policy = ObservationPolicy(decoder, plan, grid, base, moves, scalars["filtered"])
@@ -100,7 +100,8 @@ def _plan(arrays: dict[str, np.ndarray], scalars: dict[str, Any], H: int, K: int
     return ObservedPlan(tables, budget, objective, curve, error)
 
 
-def _decoder(kind: object, parts: dict[str, np.ndarray], H: int) -> Decoder:
+def checked_decoder(kind: object, parts: dict[str, np.ndarray], H: int) -> Decoder:
+    """The decoder of this kind with these arrays for H steps; what does not fit together is refused."""
     expected = {
         "mixture": {"project", "centres", "log_weights", "within"},
         "table": {"values", "used"},

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from tailrank import storage
+from tailrank.checks import whole
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import simulator
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.fresh import EVALUATION, Fresh, write_returns
+from tailrank.experiments.restored import restoring
 from tailrank.protocols import Simulator
 from tailrank.rivals_rich import RIVALS
 from tailrank.rivals_rich.rolling import Rival
@@ -66,8 +68,9 @@ class RivalJob:
         """A fresh rival, or the one in the checkpoint."""
         if arrays is None:
             return
-        self.k = int(arrays["job.k"][0])
-        self.progress = self.rival.restored(self.progress, arrays)
+        with restoring():
+            self.k = whole(arrays["job.k"][0], "job.k", least=0)
+            self.progress = self.rival.restored(self.progress, arrays)
         if not self.rival.stored:
             self.found.append(AGAIN.format(name=self.config.algorithm, rows=self.k))
 
