@@ -21,11 +21,14 @@ import numpy as np
 from tailrank import bellman, checks
 from tailrank.grid import BudgetGrid
 from tailrank.mdp import FiniteMDP
-from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
+from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy, check_fits
 from tailrank.risk import ReturnLaw
 
 LISTED_LIMIT = 20_000
 """How many (state, memory, return) triples are listed before the law counts as too large."""
+
+LATTICE_LIMIT = 2**29
+"""How many (state, budget) pairs of a step are kept."""
 
 Method = Literal["lattice", "listed", "moments"]
 
@@ -86,7 +89,7 @@ def return_law(
 
     grid: where to round rewards if the law is too large to list (default: the policy's own).
     """
-    _check_fits(policy, mdp)
+    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
@@ -100,19 +103,6 @@ def return_law(
             "evaluate it by Monte Carlo (episodes=...)"
         )
     return _lattice(policy, mdp, grid)  # type: ignore[arg-type]
-
-
-def _check_fits(policy: Policy, mdp: FiniteMDP) -> None:
-    """A table policy must have the shape of the MDP; kernels do not check their indices."""
-    if isinstance(policy, BudgetPolicy | MarkovPolicy):
-        shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape
-        if shape != (mdp.horizon, mdp.n_states):
-            raise checks.InputError(
-                f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {mdp.horizon} and {mdp.n_states}"
-            )
-        most = int(policy.actions.max(initial=0))
-        if most >= mdp.n_actions:
-            raise checks.InputError(f"policy: plays action {most}, the MDP has actions 0..{mdp.n_actions - 1}")
 
 
 def _listed(policy: Policy, mdp: FiniteMDP, limit: int) -> Evaluation | None:
@@ -188,6 +178,10 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
         kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
         spread_next = _spread(low_next, high_next)
         size = int(spread_next[-1])
+        if size > LATTICE_LIMIT:
+            raise checks.InputError(
+                f"policy: its grid (unit {float(grid.unit):g}) is too fine for this MDP: {size} budgets at step {h}"
+            )
         after = [np.zeros(size), *(np.zeros(0 if exact else size) for _ in range(2))]
         kernels.push_forward(
             mdp.n_actions, ptr, next_state, prob, units, error,

@@ -19,6 +19,8 @@ from typing import Literal
 
 import numpy as np
 
+from tailrank.checks import InputError
+
 Rounding = Literal["exact", "up", "nearest"]
 
 RELATIVE_NOISE = 16 * np.finfo(np.float64).eps
@@ -54,7 +56,10 @@ class BudgetGrid:
 
     def units(self, h: int, reward: np.ndarray) -> np.ndarray:
         """Whole units [n] (int64) that the discounted rewards [n] of step h take off a budget."""
-        x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        with np.errstate(over="ignore"):
+            x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        if x.size and not float(np.abs(x).max()) < 2**53:
+            raise InputError(f"unit = {float(self.unit):g}: is too fine for the rewards of step {h}")
         if self.rounding == "up":
             return np.ceil(x - ROUNDING_SLACK).astype(np.int64)
         return np.floor(x + 0.5).astype(np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.data import Seen, SparseCounts
 from tailrank.envs import Episodic
+from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Simulator
 from tailrank.storage_observed import checked_decoder
 
@@ -42,6 +43,11 @@ def check_finite(arrays: Arrays, fresh: Any, env: Episodic, decoder: bool) -> No
     for name, array in fresh.to_arrays().items():
         if not name.startswith(SPARSE):
             _same(arrays[name], array, name)
+            _require(name.startswith("tracked") or bool(np.isfinite(arrays[name]).all()), f"{name}: must be finite")
+        if name.startswith(("visits.", "counts.")):
+            _require(bool((arrays[name] >= 0).all()), f"{name}: must not be negative")
+        if name.startswith("gram."):
+            np.linalg.cholesky(arrays[name])  # raises where it is no covariance
     _require(int(arrays["counters"].min()) >= 0, "counters: must not be negative")
     seen = getattr(fresh, "seen", None)
     if isinstance(seen, Seen):
@@ -50,9 +56,15 @@ def check_finite(arrays: Arrays, fresh: Any, env: Episodic, decoder: bool) -> No
                 _check_sparse(arrays, h, counts.shape)
             if any(name.startswith(f"model.{h}.") for name in arrays):
                 _check_step(arrays, f"model.{h}", counts.shape)
-    G = env.n_groups if decoder else env.n_states
     for name in {name.rpartition(".actions.")[0] for name in arrays if ".actions." in name}:
-        _check_plan(arrays, name, env.horizon, G, env.n_actions)
+        _check_plan(arrays, name, env, (env.n_groups if decoder else env.n_states,))
+
+
+def plan_in(arrays: dict[str, np.ndarray], name: str, env: Episodic) -> LatentPlan:
+    """The plan with this name in a checkpoint, on the groups or the states of the environment."""
+    with restoring():
+        _check_plan(arrays, name, env, (env.n_groups, env.n_states))
+        return LatentPlan.from_arrays(arrays, name)
 
 
 def _check_sparse(arrays: Arrays, h: int, shape: tuple[int, int, int]) -> None:
@@ -80,13 +92,14 @@ def _check_step(arrays: Arrays, name: str, shape: tuple[int, int, int]) -> None:
     _require(prob.dtype == np.float64 and bool(np.isfinite(prob).all()), f"{name}.prob: must be finite")
 
 
-def _check_plan(arrays: Arrays, name: str, H: int, G: int, A: int) -> None:
-    tables = [arrays[f"{name}.actions.{h}"] for h in range(H)]
+def _check_plan(arrays: Arrays, name: str, env: Episodic, sizes: tuple[int, ...]) -> None:
+    tables = [arrays[f"{name}.actions.{h}"] for h in range(env.horizon)]
     curve, budget, objective = (arrays[f"{name}.{part}"] for part in ("curve", "budget", "objective"))
     _require(curve.ndim == 1 and curve.size > 0 and curve.dtype == np.float64, f"{name}.curve: must be numbers")
     for h, table in enumerate(tables):
-        _require(table.shape == (G, curve.size), f"{name}.actions.{h}: must have shape {(G, curve.size)}")
-        _whole(table, f"{name}.actions.{h}", A)
+        fits = table.ndim == 2 and len(table) == len(tables[0]) and len(table) in sizes
+        _require(fits and table.shape[1] == curve.size, f"{name}.actions.{h}: must be [groups, {curve.size}]")
+        _whole(table, f"{name}.actions.{h}", env.n_actions)
     _require(budget.shape == objective.shape == (1,), f"{name}.budget: must be one number")
     _whole(budget, f"{name}.budget", curve.size)
 

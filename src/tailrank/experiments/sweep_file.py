@@ -28,7 +28,7 @@ OWN = {"": ("seeds", "grid", "seeded"), "environment": ("name", "seeds", "grid",
 """What the top and the two tables know beside the settings of a run."""
 OTHER = {"": "", "environment": "algorithm", "algorithm": "environment"}
 NAME = re.compile(r"\w[\w.-]*")
-MOST_RUNS = 10**5
+MOST_RUNS = 10**4
 MAKING = (*READING, "environment", "width", "action_levels")
 """What an environment is made from, beside its `settings`."""
 

@@ -61,6 +61,11 @@ class CellPolicy:
         """H."""
         return len(self.known)
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.cells.directions.shape[0])
+
     def start(self, n: int) -> np.ndarray:
         """The starting budget, n times."""
         return self.inner.start(n)

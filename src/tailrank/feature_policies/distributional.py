@@ -23,6 +23,11 @@ class DistributionalPolicy:
     n_actions: int
     horizon: int
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.layers[0][0].shape[0]) - self.horizon
+
     def start(self, n: int) -> np.ndarray:
         """Nothing to remember: zeros [n]."""
         return np.zeros(n, dtype=np.int64)

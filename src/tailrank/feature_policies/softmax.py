@@ -94,6 +94,11 @@ class SoftmaxPolicy:
         """H."""
         return len(self.network.head)
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int((self.network.trunk[0][0] if self.network.trunk else self.network.head[0]).shape[0])
+
     def start(self, n: int) -> np.ndarray:
         """Nothing to remember: zeros [n]."""
         return np.zeros(n, dtype=np.int64)

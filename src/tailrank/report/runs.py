@@ -8,6 +8,7 @@ still going has the plan of its last checkpoint, or none yet.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +21,20 @@ from tailrank.checks import InputError, tail_level
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import check_trusted, environment
 from tailrank.experiments.config import RunConfig, read_toml
+from tailrank.experiments.restored import plan_in
 from tailrank.mdp import FiniteMDP
-from tailrank.planners.latent import LatentPlan
 from tailrank.policy import BudgetPolicy, Policy
 from tailrank.reading import MOST_TEXT, check_entries, parse_json, read_arrays, read_bytes
 from tailrank.training import raw_truth
 
 EVALUATION = "evaluation.safetensors"
+
+
+def finite(value: object) -> float | None:
+    """A number of a file as a float; None if it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None
 
 
 def is_run(path: Path) -> bool:
@@ -84,16 +92,13 @@ class Run:
     @property
     def interval(self) -> dict[str, float] | None:
         """The bounds on the CVaR of its sample of returns at its own tau, where it gives any."""
-        low, high = (self.result.get(name) for name in ("cvar_low", "cvar_high"))
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return None
-        return {"tau": self.tau, "low": float(low), "high": float(high)}
+        low, high = (finite(self.result.get(name)) for name in ("cvar_low", "cvar_high"))
+        return None if low is None or high is None else {"tau": self.tau, "low": low, "high": high}
 
     @property
     def star(self) -> float | None:
         """CVaR*, where it is known."""
-        value = self.result.get("cvar_star")
-        return float(value) if isinstance(value, int | float) else None
+        return finite(self.result.get("cvar_star"))
 
     @property
     def kind(self) -> str:
@@ -104,10 +109,10 @@ class Run:
 
     def column(self, name: str) -> np.ndarray | None:
         """A column of the rows [n] with NaN where a row says nothing, or None where no row says anything."""
-        values = [row.get(name) for row in self.rows]
+        values = [finite(row.get(name)) for row in self.rows]
         if all(value is None for value in values):
             return None
-        return np.array([float(v) if isinstance(v, int | float) else np.nan for v in values])
+        return np.array([np.nan if value is None else value for value in values])
 
     @cached_property
     def _made(self) -> tuple[Any, str]:
@@ -146,7 +151,7 @@ class Run:
                 return stored.policy, str(stored.info.get("returned", "")).split(",")[0]
             found = files.read_checkpoint(self.folder) if self.truth is not None else None
             if found is not None and "plan.budget" in found[0]:
-                plan = LatentPlan.from_arrays(found[0], "plan")
+                plan = plan_in(found[0], "plan", self.environment)
                 return plan.policy(self.environment.rewards), f"the plan of iteration {found[1].rows}"
         except InputError as error:
             return None, f"The policy cannot be shown: {error}."
