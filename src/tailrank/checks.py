@@ -72,6 +72,26 @@ def whole(value: object, name: str, least: int = 1) -> int:
     return int(result)
 
 
+MOST_NUMBERS = 2 * 10**8
+"""What a process or an environment may keep, by its sizes alone: 1.6 GB of floats."""
+LONGEST = 10**6
+"""Steps of an episode."""
+
+
+def affordable(numbers: int, sizes: str) -> None:
+    """Raise where a thing of these sizes would keep too many numbers: settings and files come from others, too."""
+    if numbers > MOST_NUMBERS:
+        raise InputError(f"{sizes}: would keep {numbers} numbers, must be at most {MOST_NUMBERS}; choose smaller ones")
+
+
+def steps(value: object, least: int = 1) -> int:
+    """A horizon: a whole number of at least `least`, and not beyond all patience."""
+    result = whole(value, "horizon", least)
+    if result > LONGEST:
+        raise InputError(f"horizon = {result}: must be at most {LONGEST}")
+    return result
+
+
 def discount_factor(value: object) -> float:
     """A discount in (0, 1]."""
     result = number(value, "discount")

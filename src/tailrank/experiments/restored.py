@@ -114,6 +114,8 @@ def check_observed(arrays: Arrays, env: Simulator) -> None:
     unit, top, zero = (float(x) for x in arrays["grid"][1:])
     _require(bool(np.isfinite(arrays["grid"]).all()) and unit > 0, "grid: must be finite, with a positive unit")
     _require(top == int(top) and zero == int(zero) and 0 <= zero <= top <= MOST_UNITS, "grid: must have few units")
+    usual = arrays["usual"]
+    _require(bool((usual >= 0).all() and (usual <= top).all()), f"usual: must lie in 0..{top:g}")
     parts = {name.removeprefix("decoder.array."): x for name, x in arrays.items() if name.startswith("decoder.array.")}
     K = checked_decoder(arrays["decoder.kind"].tobytes().decode(), parts, H).n_latents
     steps, latents, actions, units = (int(x) for x in arrays["sizes"])
