@@ -110,4 +110,5 @@ def _pictures(found: Comparison, out: Path, kind: str) -> list[str]:
 def _write(path: Path, text: str) -> None:
     from tailrank.atomic import write_bytes
 
-    write_bytes(path, text.encode())
+    # A folder may have a name that is no text.
+    write_bytes(path, text.encode(errors="backslashreplace"))

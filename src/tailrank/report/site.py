@@ -44,7 +44,7 @@ class Site:
         """The page, ready to ask this server for news."""
         with self._lock:
             self._refresh()
-            return page(self._data, live=True).encode()
+            return page(self._data, live=True).encode(errors="backslashreplace")
 
     def data(self) -> tuple[bytes, str]:
         """The data as JSON, and its mark."""
