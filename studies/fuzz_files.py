@@ -36,7 +36,7 @@ def work(name: str, seeds: range, folder: str, pipe: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     faulthandler.enable(file=open(Path(folder) / "trace", "w"))  # noqa: SIM115
     signal.signal(signal.SIGALRM, _late)
-    target = next(one for one in targets(Path(folder), name) if one.name == name)
+    (target,) = targets(Path(folder), [name])
     for seed in seeds:
         pipe.send(("try", seed, ""))
         signal.alarm(SECONDS)

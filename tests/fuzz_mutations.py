@@ -170,7 +170,7 @@ def _safetensors(data: bytes, rng: np.random.Generator) -> bytes:
                 arrays[str(rng.choice(["x", *names]))] = arrays.pop(name)
             else:
                 arrays[name] = np.ascontiguousarray(odd_array(arrays[name], rng))
-    return save(arrays, metadata=notes)
+    return save(arrays, metadata={key: text.encode(errors="replace").decode() for key, text in notes.items()})
 
 
 def _npz(data: bytes, rng: np.random.Generator) -> bytes:

@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -86,10 +86,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def targets(folder: Path, only: str = "") -> list[Target]:
-    """All of them, or the one with this name; seeds are made in `folder`."""
+def targets(folder: Path, only: Collection[str]) -> list[Target]:
+    """Those with these names; seeds are made in `folder`."""
     with quiet():
-        return [make(folder) for name, make in MAKERS.items() if only in ("", name)]
+        return [MAKERS[name](folder) for name in only]
 
 
 Maker = Callable[[Path], Target]

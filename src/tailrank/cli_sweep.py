@@ -67,7 +67,7 @@ def _environment(config: RunConfig) -> Any:
         unknown = unknown_source(config.environment, (*ENVIRONMENTS, *SIMULATORS))
         if unknown is None:
             raise
-        raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE']")) from None
+        raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE'] with --import PACKAGE")) from None
 
 
 def _list(found: Sweep, states: dict[str, State], as_json: bool) -> None:
