@@ -84,11 +84,9 @@ def _distributional(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPo
 
 def _cells(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:
     A, count = checks.whole(scalars["n_actions"], "n_actions"), checks.whole(scalars["count"], "count", 2)
-    _require(max(A, count) < 2**31, "n_actions, count: are too large")
+    _require(A < 2**31, "n_actions: is too large")
     directions, low, width, mixers = (arrays[f"cells.{name}"] for name in CELLS)
-    _require(directions.ndim == 2 and directions.dtype.kind == "f", "directions: must be [m, k]")
-    _require(low.shape == width.shape == mixers.shape == directions.shape[1:], "cells: must have k entries each")
-    _require(mixers.dtype == np.uint64 and bool((width > 0).all()), "cells: mixers must be uint64, widths positive")
+    cells = Cells(directions, low, width, count, mixers).checked()
     known, offsets = arrays["known"], arrays["offsets"]
     _require(known.dtype == np.uint64 and offsets.dtype.kind in "iu" and known.ndim == 1, "known: must be hashes")
     first, offset, actions, elsewhere = (whole_numbers(arrays[f"inner.{name}"], name) for name in INNER)
@@ -104,7 +102,7 @@ def _cells(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:
     check_budget_policy(inner)
     _require(max(int(actions.max()), int(elsewhere.max(initial=0))) < A, "actions: must lie below n_actions")
     parts = [known[i:j] for i, j in pairwise(offsets.tolist())]
-    return CellPolicy(Cells(directions, low, width, count, mixers), parts, inner, A)
+    return CellPolicy(cells, parts, inner, A)
 
 
 def _require(holds: bool, message: str) -> None:
