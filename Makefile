@@ -96,6 +96,7 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/false_alarms.py
 	@$(BIN)/python studies/crash.py
+	@$(BIN)/python studies/fuzz_files.py 300
 
 clean:  ## remove environments, caches and output
 	rm -rf .venv .bench-venv .tools-venv .lowest-venv demo dist build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

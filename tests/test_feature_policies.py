@@ -113,7 +113,7 @@ def say(name, value):
         ("categories", say("tau", 2.0), "tau"),
         ("categories", say("horizon", 50), "must see features and the step"),
         ("cells", put("inner.actions", lambda x: x + 3), "actions: must lie below"),
-        ("cells", put("inner.offset", lambda x: x + 10**6), "offset, first"),
+        ("cells", put("inner.offset", lambda x: x + 10**6), "offset: must stay within actions"),
         ("cells", put("offsets", lambda x: x[::-1].copy()), "offsets: must"),
         ("cells", put("known", lambda x: x.astype(np.int64)), "known: must be hashes"),
         ("cells", put("cells.low", lambda x: x[:1]), "cells: must have k entries"),

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = {
-    "foundations": "checks atomic parallel machine_code jit streams statistics bands bootstrap bounds risk grid",
+    "foundations": (
+        "text atomic checks reading parallel machine_code jit streams statistics bands bootstrap bounds risk grid"
+    ),
     "models": "data mdp policy lowrank rewards protocols problem replay latents decoder",
     "environments": "envs reward_grid",
     "planning": "row_kernels kernels bellman rollout evaluation planners plan bracket criteria solver estimate predict",
@@ -27,7 +29,10 @@ LAYERS = {
 LEVEL = {name: level for level, name in enumerate(" ".join(LAYERS.values()).split())}
 MAY_CATCH_ALL = {"tables.py", "players.py", "probing.py", "gym_checker.py", "loggers.py", "worker.py"}
 """Runs code of other packages, which may raise anything."""
-ENVS_MAY = {"atomic", "checks", "risk", "grid", "data", "mdp", "policy", "envs", "lowrank", "rewards", "protocols"}
+ENVS_MAY = {
+    "text", "atomic", "checks", "reading", "risk", "grid", "data", "mdp", "policy", "envs", "lowrank", "rewards",
+    "protocols",
+}  # fmt: skip
 
 
 def name_of(path: Path) -> str:

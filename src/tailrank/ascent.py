@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.risk import var
 
 
@@ -82,6 +83,9 @@ class Adam:
         """Move `weights` in place along `gradient`."""
         if not self.moments:
             self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+        for w, (m, v) in zip(weights, self.moments, strict=True):
+            if not m.shape == v.shape == w.shape or not m.dtype == v.dtype == w.dtype:
+                raise InputError(f"adam: has moments of shape {m.shape} and {v.shape} for weights of shape {w.shape}")
         self.steps += 1
         first, second = (1.0 - b**self.steps for b in self.memory)
         for w, g, (m, v) in zip(weights, gradient, self.moments, strict=True):
@@ -99,5 +103,7 @@ class Adam:
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> Adam:
         """The optimiser in a checkpoint, with arrays of its own, given one of the same settings."""
         count = sum(key.startswith("adam.") and key.endswith(".first") for key in arrays)
+        if not all(np.isfinite(x).all() for key, x in arrays.items() if key.startswith("adam.")):
+            raise InputError("adam: must be finite")
         moments = [(arrays[f"adam.{i}.first"].copy(), arrays[f"adam.{i}.second"].copy()) for i in range(count)]
         return Adam(self.rate, self.memory, moments, int(arrays["adam.steps"][0]))

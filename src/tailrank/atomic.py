@@ -12,13 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace the file at `path` (through links) by these bytes, and be sure that they are on the disk.
+def write_bytes(path: Path, data: bytes, *, inside: bool = False) -> None:
+    """Replace the file at `path` by these bytes, and be sure that they are on the disk.
 
     A reader sees the old file or the new one, never a part. What goes wrong is an OSError that names `path`. A file
-    that was left half-written by a process that died is used again, one that is being written is waited for.
+    that was left half-written by a process that died is used again, one that is being written is waited for. A link at
+    `path` is followed, unless the file must stay `inside` its folder: then the link itself is replaced.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path.parent)) / path.name if inside else Path(os.path.realpath(path))
     temporary = target.with_name(f".{os.fsdecode(os.fsencode(target.name)[:200])}.tmp")
     with naming(path):
         descriptor = _alone(temporary)

@@ -12,9 +12,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tailrank.text import printable
+
+LONGEST_MESSAGE = 2000
+
 
 class InputError(ValueError):
-    """Bad input from the user: a one-line message, never a traceback on the command line."""
+    """Bad input from the user: a message of one printable line, never a traceback on the command line."""
+
+    def __init__(self, message: object = "") -> None:
+        line = printable(" ".join(str(message).split()))
+        super().__init__(line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}...")
 
 
 SMALLEST_LEVEL = 1e-300
@@ -111,6 +119,26 @@ def inside(value: object, name: str, interval: str) -> float:
     below = result < high if interval.endswith(")") else result <= high
     if not (above and below):
         raise InputError(f"{name} = {value}: must lie in {interval}")
+    return result
+
+
+MOST_NUMBERS = 2 * 10**8
+"""What a process or an environment may keep, by its sizes alone: 1.6 GB of floats."""
+LONGEST = 10**6
+"""Steps of an episode."""
+
+
+def affordable(numbers: int, sizes: str) -> None:
+    """Raise where a thing of these sizes would keep too many numbers: settings and files come from others, too."""
+    if numbers > MOST_NUMBERS:
+        raise InputError(f"{sizes}: would keep {numbers} numbers, must be at most {MOST_NUMBERS}; choose smaller ones")
+
+
+def steps(value: object, least: int = 1) -> int:
+    """A horizon: a whole number of at least `least`, and not beyond all patience."""
+    result = whole(value, "horizon", least)
+    if result > LONGEST:
+        raise InputError(f"horizon = {result}: must be at most {LONGEST}")
     return result
 
 

@@ -40,6 +40,18 @@ class Decoder(Protocol):
         ...
 
 
+FEATURES = {"mixture": ("project", 0), "table": ("values", 1), "neural": ("mean", 1)}
+"""Which axis of which array of a decoder counts the features."""
+
+
+def n_features(decoder: Decoder) -> int | None:
+    """How many features the decoder looks at; None if it is of an unknown kind."""
+    if decoder.kind not in FEATURES:
+        return None
+    name, axis = FEATURES[decoder.kind]
+    return int(decoder.to_arrays()[name].shape[axis])
+
+
 def decode(decoder: Decoder, h: int, features: np.ndarray) -> np.ndarray:
     """The most likely latent of each observation, [n]; a decoder of many latents may know it without all the odds."""
     nearest = getattr(decoder, "nearest", None)

@@ -21,7 +21,7 @@ import numpy as np
 from tailrank import bellman, checks
 from tailrank.grid import BudgetGrid
 from tailrank.mdp import FiniteMDP
-from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
+from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy, check_fits
 from tailrank.risk import ReturnLaw
 
 LISTED_LIMIT = 20_000
@@ -92,7 +92,7 @@ def return_law(
 
     grid: where to round rewards if the law is too large to list (default: the policy's own).
     """
-    _check_fits(policy, mdp)
+    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
@@ -114,19 +114,6 @@ def return_law(
             f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser --unit"
         )
     return found
-
-
-def _check_fits(policy: Policy, mdp: FiniteMDP) -> None:
-    """A table policy must have the shape of the MDP; kernels do not check their indices."""
-    if isinstance(policy, BudgetPolicy | MarkovPolicy):
-        shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape
-        if shape != (mdp.horizon, mdp.n_states):
-            raise checks.InputError(
-                f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {mdp.horizon} and {mdp.n_states}"
-            )
-        most = int(policy.actions.max(initial=0))
-        if most >= mdp.n_actions:
-            raise checks.InputError(f"policy: plays action {most}, the MDP has actions 0..{mdp.n_actions - 1}")
 
 
 def _listed(policy: Policy, mdp: FiniteMDP, limit: int) -> Evaluation | None:

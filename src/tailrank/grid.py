@@ -59,7 +59,8 @@ class BudgetGrid:
 
     def units(self, h: int, reward: np.ndarray) -> np.ndarray:
         """Whole units [n] (int64) that the discounted rewards [n] of step h take off a budget."""
-        x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
+        with np.errstate(over="ignore"):
+            x = (np.asarray(reward, dtype=np.float64) - float(self.origin[h])) / float(self.unit)
         # Rewards beyond belong to states that are never met.
         x = np.clip(x, -2.0 * LARGEST_LEVEL, 2.0 * LARGEST_LEVEL)
         if self.rounding == "up":

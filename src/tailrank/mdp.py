@@ -100,7 +100,7 @@ class FiniteMDP:
         if step is None:
             if horizon is None:
                 raise InputError("horizon: must be given when the rows have no step column")
-            H, block, blocks = checks.whole(horizon, "horizon"), np.zeros_like(s), 1
+            H, block, blocks = checks.steps(horizon), np.zeros_like(s), 1
         else:
             block = _indices(step, "step")
             if block.size != s.size or block.min() < 0:
@@ -109,6 +109,7 @@ class FiniteMDP:
             if horizon is not None and horizon != H:
                 raise InputError(f"horizon = {horizon}: the rows have {H} steps; leave it out or make them agree")
         _check_size(blocks * S * A, s.size)
+        checks.affordable(H * S, f"horizon = {H}, states = {S}")
         labels, action_labels = labels or tuple(range(S)), action_labels or tuple(range(A))
         pair = (block * S + s) * A + a
         order = np.argsort(pair, kind="stable")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.decoder import Decoder, decode
+from tailrank.decoder import Decoder, decode, n_features
 from tailrank.grid import BudgetGrid
 from tailrank.planners.observed import ObservedPlan
 
@@ -40,6 +40,11 @@ class ObservationPolicy:
     def horizon(self) -> int:
         """H."""
         return len(self.plan.values)
+
+    @property
+    def n_features(self) -> int | None:
+        """How many features an observation has, if the decoder is one of this package."""
+        return n_features(self.decoder)
 
     def _step(self, h: int) -> int:
         return 0 if len(self.base) == 1 else h

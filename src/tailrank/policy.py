@@ -206,6 +206,52 @@ class LevelPolicy:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
 
 
+def whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    """The array as int64; refused if it holds anything else than whole numbers, or some that are too large."""
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name}: has type {array.dtype}, expected whole numbers")
+    if array.size and max(int(array.max()), -int(array.min())) >= 2**53:
+        raise InputError(f"{name}: is out of range")
+    return array.astype(np.int64, copy=False)
+
+
+def check_budget_policy(policy: BudgetPolicy) -> None:
+    """Raise unless the tables fit each other, so that no index leads out of them."""
+    H, S = policy.first.shape if policy.first.ndim == 2 else (-1, -1)
+    rules = (
+        (H > 0 and S > 0 and policy.grid.horizon == H, "first: must have shape [H, S] with H steps of the grid"),
+        (policy.elsewhere.shape == (H, S), "elsewhere: must have shape [H, S]"),
+        (policy.offset.shape == (H, S + 1), "offset: must have shape [H, S + 1]"),
+        (policy.actions.ndim == 1 and policy.actions.size > 0, "actions: must be a flat, non-empty array"),
+        (abs(policy.budget) < 2**53, "budget: is out of range"),
+    )
+    for holds, rule in rules:
+        if not holds:
+            raise InputError(rule)
+    if int(policy.offset.min()) < 0 or int(policy.offset.max()) > policy.actions.size:
+        raise InputError("offset: must stay within actions")
+    if not (np.diff(policy.offset, axis=1) >= 0).all():
+        raise InputError("offset: must not decrease")
+    if min(int(policy.actions.min()), int(policy.elsewhere.min())) < 0:
+        raise InputError("actions: must not be negative")
+
+
+def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
+    """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
+    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        return
+    shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
+    if shape != (H, S):
+        raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
+    most = int(policy.actions.max(initial=0))
+    if isinstance(policy, BudgetPolicy):
+        most = max(most, int(policy.elsewhere.max(initial=0)))
+    if most >= A:
+        raise InputError(f"policy: plays action {most}, the MDP has actions 0..{A - 1}")
+    if isinstance(policy, LevelPolicy) and policy.n_actions != A:
+        raise InputError(f"policy: is for {policy.n_actions} actions, the MDP has {A}")
+
+
 def horizon_of(policy: Policy) -> int | None:
     """H of a policy that knows how many steps it is for, else None."""
     steps = getattr(policy, "horizon", None)

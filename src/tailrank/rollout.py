@@ -14,7 +14,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.mdp import FiniteMDP
-from tailrank.policy import Policy
+from tailrank.policy import Policy, check_fits, horizon_of
 from tailrank.protocols import Episodic, Simulator
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def play(
 
 def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) -> Episodes:
     H = mdp.horizon
+    check_fits(policy, H, mdp.n_states, mdp.n_actions)
     states = np.empty((H + 1, n), dtype=np.int64)  # a step is a row here: it is written as a whole
     actions, rewards = np.empty((H, n), dtype=np.int64), np.empty((H, n))
     states[0] = rng.choice(mdp.n_states, size=n, p=mdp.start)
@@ -113,6 +114,8 @@ def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) ->
     for h in range(H):
         ptr, next_state, _, reward = mdp.rows(h)
         actions[h] = policy.act(h, states[h], memory)
+        if not 0 <= int(actions[h].min()) <= int(actions[h].max()) < mdp.n_actions:
+            raise InputError(f"step {h}: the policy plays an action that is not in 0..{mdp.n_actions - 1}")
         pair = states[h] * mdp.n_actions + actions[h]
         bad = np.flatnonzero(ptr[pair] == ptr[pair + 1])
         if bad.size:
@@ -129,6 +132,10 @@ def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) ->
 
 def _in_episodic(policy: Policy, env: Episodic, n: int, rng: np.random.Generator) -> Episodes:
     H = env.horizon
+    if isinstance(policy, Decoded):
+        check_fits(policy.policy, H, max(int(group.max()) for group in policy.group) + 1, env.n_actions)
+    else:
+        check_fits(policy, H, env.n_states, env.n_actions)
     states = np.empty((n, H + 1), dtype=np.int64)
     actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
     states[:, 0] = env.reset(n, rng)
@@ -158,6 +165,12 @@ def play_simulator(
     if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":
         raise InputError(f"seeds: must be a non-empty list of whole numbers, found {seeds!r:.60}")
     gamma = checks.discount_factor(discount)
+    steps, features = horizon_of(policy), getattr(policy, "n_features", None)
+    if features not in (None, simulator.n_features) or (steps is not None and steps < simulator.horizon):
+        raise InputError(
+            f"policy: is for {features} features and {steps} steps, {simulator.name} has {simulator.n_features} and "
+            f"{simulator.horizon}"
+        )
     width = checks.whole(simulator.width, f"width of {simulator.name}")
     batches = [_batch(policy, simulator, seeds[i : i + width], keep_features) for i in range(0, seeds.size, width)]
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))

@@ -24,15 +24,18 @@ from tailrank.feature_policies import files as features
 from tailrank.grid import BudgetGrid
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.plan import Plan
-from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy, check_budget_policy, whole_numbers
 from tailrank.predict import Predictor, State
-from tailrank.storage_observed import from_parts, n_features, to_parts
+from tailrank.reading import MOST_NOTES, parse_json, read_arrays
+from tailrank.storage_observed import from_parts, to_parts
 
 SCHEMA = 1
 KINDS = {
     "budget": BudgetPolicy, "markov": MarkovPolicy, "level": LevelPolicy, "observation": ObservationPolicy,
     **features.KINDS,
 }  # fmt: skip
+SMALL = (np.uint8, np.uint16, np.uint32)
+"""Types that actions and levels are kept in where they fit."""
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
 
@@ -56,7 +59,7 @@ class Stored:
         known = Actions.from_json(actions) if isinstance(actions, dict) else None
         found = Encoder.from_json(encoder)
         if isinstance(self.policy, ObservationPolicy):
-            m, A = n_features(self.policy.decoder), self.policy.moves.shape[2]
+            m, A = self.policy.n_features, self.policy.moves.shape[2]
             _require(found.n_features == m, f"encoder: makes {found.n_features} features, the policy looks at {m}")
             _require(known is None or known.n == A, f"actions: are {known and known.n}, the policy has {A}")
         return Predictor(self.policy, found, actions=known)
@@ -72,8 +75,11 @@ class Stored:
         return self.predictor.reward(state, rewards)
 
 
-def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
-    """Write a plan or a policy to `path`, all or nothing. `info` is kept beside it (must be JSON)."""
+def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None, inside: bool = False) -> None:
+    """Write a plan or a policy to `path`, all or nothing. `info` is kept beside it (must be JSON).
+
+    inside: the file must stay in its folder, so a link at `path` is replaced, not followed.
+    """
     from safetensors.numpy import save as to_bytes
 
     about: dict[str, Any] = dict(info or {})
@@ -89,7 +95,7 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
-    write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}))
+    write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}), inside=inside)
 
 
 def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -102,26 +108,24 @@ def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def load(path: str | Path) -> Stored:
     """Read a policy file back."""
-    from safetensors import SafetensorError, safe_open
-
     where = Path(path)
     if not where.is_file():
         raise InputError(f"{where}: no such file")
     try:
-        with safe_open(str(where), framework="numpy") as file:
-            text = (file.metadata() or {}).get("tailrank")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{where}: is not a policy file ({str(error).splitlines()[0]})") from None
+        arrays, notes = read_arrays(where)
+    except InputError as error:
+        raise InputError(f"{where}: is not a policy file ({str(error).removeprefix(f'{where}: ')})") from None
     try:
-        return _build(text, arrays)
+        return _build(notes.get("tailrank"), arrays)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = f"{error}" if isinstance(error, InputError) else f"damaged header ({type(error).__name__})"
         raise InputError(f"{where}: {reason}") from None
 
 
 def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
-    header = json.loads(text) if text else {}
+    if text and len(text) > MOST_NOTES:
+        raise InputError(f"has a header of {len(text)} characters, at most {MOST_NOTES} are read")
+    header = parse_json(text) if text else {}
     if not isinstance(header, dict) or header.get("format") != "tailrank-policy":
         raise InputError("is a safetensors file, but not one of a tailrank policy")
     if header["schema"] != SCHEMA:
@@ -140,7 +144,7 @@ def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
     names = {f.name for f in dataclasses.fields(kind)}
     if set(scalars) | set(arrays) != names:
         raise InputError(f"must hold {', '.join(sorted(names))}; found {sorted({*scalars, *arrays})!s:.200}")
-    policy: Any = kind(**scalars, **arrays)
+    policy: Any = kind(**scalars, **_numbered(arrays))
     _check(policy)
     return Stored(policy, header["info"])
 
@@ -171,34 +175,45 @@ def _fraction(text: object) -> Fraction:
     return value
 
 
+def _numbered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a policy on states in the types that it has when it is made."""
+    result = {}
+    for name, array in arrays.items():
+        if name in ("levels", "reward"):
+            _require(array.dtype.kind == "f", f"{name}: has type {array.dtype}, expected floats")
+            _require(bool(np.isfinite(array).all()), f"{name}: must be finite")
+            result[name] = array.astype(np.float64, copy=False)
+        else:
+            wide = whole_numbers(array, name)
+            negative = int(wide.min(initial=0)) if name != "first" else 0
+            _require(negative >= 0, f"{name}: holds {negative}, must not be negative")
+            result[name] = array if array.dtype in SMALL else wide
+    return result
+
+
 def _check(policy: Any) -> None:
-    """Arrays must have the right kinds and fit each other."""
-    for f in dataclasses.fields(policy):
-        value = getattr(policy, f.name)
-        floats = f.name in ("levels", "reward")
-        if isinstance(value, np.ndarray) and value.dtype.kind not in ("f" if floats else "iu"):
-            raise InputError(f"{f.name}: has type {value.dtype}, expected {'floats' if floats else 'whole numbers'}")
-        if isinstance(value, np.ndarray) and not floats and value.size and f.name != "first" and value.min() < 0:
-            raise InputError(f"{f.name}: holds {value.min()}, must not be negative")
+    """Arrays must fit each other."""
     if isinstance(policy, MarkovPolicy):
-        _require(policy.actions.ndim == 2, "actions: must have shape [H, S]")
+        _require(policy.actions.ndim == 2 and policy.actions.size > 0, "actions: must have shape [H, S]")
     elif isinstance(policy, BudgetPolicy):
-        H, S = policy.first.shape if policy.first.ndim == 2 else (-1, -1)
-        _require(policy.grid.horizon == H, "first: must have shape [H, S] with H steps of the grid")
-        _require(policy.elsewhere.shape == (H, S), "elsewhere: must have shape [H, S]")
-        _require(policy.offset.shape == (H, S + 1), "offset: must have shape [H, S + 1]")
-        _require(policy.actions.ndim == 1 and policy.actions.size > 0, "actions: must be a flat, non-empty array")
-        _require(bool((np.diff(policy.offset, axis=1) >= 0).all()), "offset: must not decrease")
-        _require(int(policy.offset.max()) <= policy.actions.size, "offset: must stay within actions")
-        _require(int(np.abs(policy.first).max()) < 2**60, "first: is out of range")
+        check_budget_policy(policy)
     elif isinstance(policy, LevelPolicy):
-        K = policy.levels.size
-        _require(policy.actions.ndim == 3 and policy.actions.shape[2] == K, "actions: must have shape [H, S, K]")
+        K, A = policy.levels.size, policy.n_actions
+        _require(policy.actions.ndim == 3 and policy.actions.size > 0, "actions: must have shape [H, S, K]")
+        H, S = policy.actions.shape[:2]
+        _require(policy.levels.ndim == 1 and policy.actions.shape[2] == K, "actions: must have shape [H, S, K]")
         _require(policy.next_level.ndim == 2 and policy.next_level.shape[1] == K, "next_level: must have K columns")
-        _require(policy.start_level.shape == policy.actions.shape[1:2], "start_level: must have shape [S]")
-        _require(max(int(policy.start_level.max()), int(policy.next_level.max())) < K, "levels: an index is too large")
-        _require(bool((np.diff(policy.ptr) >= 0).all()), "ptr: must not decrease")
-        _require(int(policy.ptr[-1]) == policy.next_state.size == policy.reward.size, "ptr: must end at the rows")
+        _require(policy.start_level.shape == (S,), "start_level: must have shape [S]")
+        most = max(int(policy.start_level.max()), int(policy.next_level.max(initial=0)))
+        _require(most < K, "levels: an index is too large")
+        _require(A > 0 and int(policy.actions.max()) < A, f"actions: must lie in 0..{A - 1}")
+        ptr, rows = policy.ptr, policy.next_state.size
+        _require(ptr.shape in ((S * A + 1,), (H * S * A + 1,)), "ptr: must have an entry for each state and action")
+        _require(int(ptr[0]) == 0 and bool((np.diff(ptr) >= 0).all()), "ptr: must not decrease")
+        _require(policy.next_state.shape == policy.reward.shape == (rows,) == (ptr[-1],), "ptr: must end at the rows")
+        outcomes = rows if ptr.size - 1 > S * A else H * rows
+        _require(len(policy.next_level) == outcomes, f"next_level: must have {outcomes} rows, one for each outcome")
+        _require(int(policy.next_state.max(initial=0)) < S, f"next_state: must lie in 0..{S - 1}")
 
 
 def _require(holds: bool, message: str) -> None:

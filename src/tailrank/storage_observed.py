@@ -17,7 +17,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.decoder import Decoder
+from tailrank.decoder import FEATURES, Decoder, n_features
 from tailrank.grid import BudgetGrid
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.oracles.kinds import decoder_from
@@ -27,8 +27,6 @@ LARGEST_EXACT = 50 * 2**20
 """Bytes of tables."""
 ARRAYS = ("values", "offsets", "curve", "base", "moves")
 SCALARS = ("budget", "objective", "support_error", "filtered", "decoder", "grid")
-FEATURES = {"mixture": ("project", 0), "table": ("values", 1), "neural": ("mean", 1)}
-"""Which axis of which array of a decoder counts the features."""
 ROUNDING = 1e-6
 """How far probabilities may be from summing to one."""
 
@@ -69,18 +67,12 @@ def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> Observ
     _require(abs(float(base[0].sum()) - 1) < ROUNDING and base.max() <= 1 + ROUNDING, "base: must be frequencies")
     plan = _plan(arrays, scalars, H, K, A)
     kind = scalars["decoder"]
-    decoder = _decoder(kind, parts, H)
+    decoder = checked_decoder(kind, parts, H)
     _require(decoder.n_latents == K, f"decoder: has {decoder.n_latents} latents, the tables have {K}")
     _require(isinstance(scalars["filtered"], bool), f"filtered = {scalars['filtered']!r:.20}: must be true or false")
     policy = ObservationPolicy(decoder, plan, grid, base, moves, scalars["filtered"])
     _try(policy)
     return policy
-
-
-def n_features(decoder: Decoder) -> int:
-    """How many features the decoder looks at."""
-    name, axis = FEATURES[decoder.kind]
-    return int(decoder.to_arrays()[name].shape[axis])
 
 
 def _plan(arrays: dict[str, np.ndarray], scalars: dict[str, Any], H: int, K: int, A: int) -> ObservedPlan:
@@ -100,7 +92,8 @@ def _plan(arrays: dict[str, np.ndarray], scalars: dict[str, Any], H: int, K: int
     return ObservedPlan(tables, budget, objective, curve, error)
 
 
-def _decoder(kind: object, parts: dict[str, np.ndarray], H: int) -> Decoder:
+def checked_decoder(kind: object, parts: dict[str, np.ndarray], H: int) -> Decoder:
+    """The decoder of this kind with these arrays for H steps; what does not fit together is refused."""
     expected = {
         "mixture": {"project", "centres", "log_weights", "within"},
         "table": {"values", "used"},
@@ -181,7 +174,7 @@ def _steps(array: np.ndarray, H: int) -> np.ndarray:
 
 def _try(policy: ObservationPolicy) -> None:
     """Decode an observation at every step: numbers that are finite may still overflow together."""
-    seen, K = np.zeros((1, n_features(policy.decoder))), policy.base.shape[1]
+    seen, K = np.zeros((1, n_features(policy.decoder) or 0)), policy.base.shape[1]
     with np.errstate(all="ignore"):
         for h in range(policy.horizon):
             odds = policy.decoder.log_odds(h, seen)

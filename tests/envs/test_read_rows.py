@@ -182,7 +182,7 @@ def test_a_large_file_is_read_quickly():
 
 
 def test_the_unpacked_size_is_bounded(read, monkeypatch):
-    monkeypatch.setattr(files, "MAX_TEXT", 1000)
+    monkeypatch.setattr(files, "MOST_TEXT", 1000)
     with pytest.raises(InputError, match=r"m\.csv\.gz: has more than 1000 bytes of text"):
         read(gzip.compress(b"0" * 100_000), suffix=".csv.gz")
     with pytest.raises(InputError, match=r"m\.csv\.gz: cannot be read \(Not a gzipped file"):

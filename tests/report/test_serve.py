@@ -204,19 +204,6 @@ def test_silence_and_rubbish_do_not_stop_it(server, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_too_many_at_once_are_cut_off(server):
-    held = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(16)]
-    time.sleep(0.3)
-    assert request(server) is None
-    for line in held:
-        line.close()
-    for _ in range(50):
-        if request(server) is not None:
-            break
-        time.sleep(0.05)
-    assert request(server)[0] == 200
-
-
 @pytest.fixture
 def growing(runs, tmp_path):
     """A copy of a run that has only its first rows yet."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrank.cli.errors import Command, Failure
+from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, pairs
+from tailrank.text import printable
 
 if TYPE_CHECKING:
     from tailrank.envs.checking import Report
@@ -134,14 +135,12 @@ def _policy(source: str) -> Report:
 
 
 def _print(report: Report, counts: Mapping[str, int]) -> None:
-    click.echo(report.name)
+    say(report.name)
     for found in report.findings:
-        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{found.what}")
+        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(found.what)}")
         if found.advice:
-            click.echo(f"{'':<9}-> {found.advice}")
-    click.echo(
-        ", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning"))
-    )
+            say(f"{'':<9}-> {found.advice}")
+    say(", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning")))
 
 
 def _levels(text: str | None) -> int | list[int] | None:

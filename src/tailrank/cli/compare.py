@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli.errors import Command, Failure
+from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, print_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare(
 
     compared(found)
     for line in [*(f"note: {note}" for note in notes), *([f"{out}: {', '.join(written)}"] if out else [])]:
-        click.echo(line)
+        say(line)
 
 
 def _check(table: str | None, out: str | None, kind: str | None) -> None:
@@ -110,4 +110,5 @@ def _pictures(found: Comparison, out: Path, kind: str) -> list[str]:
 def _write(path: Path, text: str) -> None:
     from tailrank.atomic import write_bytes
 
-    write_bytes(path, text.encode())
+    # A folder may have a name that is no text.
+    write_bytes(path, text.encode(errors="backslashreplace"))

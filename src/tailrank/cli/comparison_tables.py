@@ -5,16 +5,17 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tailrank.cli.terminal import console, line, table_of
+from tailrank.cli.terminal import add_row, console, line, table_of
 from tailrank.comparison import Comparison
 from tailrank.comparison.tables import Table, of_task, over_all, task_title
+from tailrank.text import printable
 
 
 def compared(found: Comparison) -> None:
     """Print tables of every task, those over all tasks, and the notes."""
     out = console()
     for task in found.tasks:
-        out.print(Text(task_title(task), style="bold"), soft_wrap=True)
+        out.print(Text(printable(task_title(task)), style="bold"), soft_wrap=True)
         for table in of_task(found, task):
             _print(out, table)
     for table in over_all(found):
@@ -31,7 +32,7 @@ def _print(out: Console, table: Table) -> None:
     shown = table_of(table.columns)
     shown.columns[0].justify = "left"
     for row in table.rows:
-        shown.add_row(*map(Text, row))
+        add_row(shown, *row)
     texts = zip(table.columns, *table.rows, strict=True)
     needed = sum(2 + max(len(part) for text in column for part in text.split("\n")) for column in texts)
     out.width = max(out.width, needed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tailrank.cli.errors import Command
+from tailrank.cli.errors import Command, say
 from tailrank.cli.options import collected, print_json, read_source, reading_options
 
 
@@ -41,6 +41,6 @@ def export(source: str, path: str, **options: Any) -> None:
     with collected(notes):
         read = read_source(source, options)
         remarks = write_mdp(read.mdp, path)
-    click.echo(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
+    say(f"{path}: {read.mdp.n_states} states, {read.mdp.n_actions} actions, {read.mdp.prob.size} rows")
     for line in (*read.notes, *notes, *remarks):
-        click.echo(f"note: {line}")
+        say(f"note: {line}")

@@ -13,6 +13,13 @@ from typing import Any, NoReturn
 
 import click
 
+from tailrank.text import printable
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print one line in which no name can do more than stand there."""
+    click.echo(printable(text), err=err)
+
 
 class Failure(click.ClickException):
     """One line on stderr and an exit code."""
@@ -23,7 +30,7 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the line."""
-        click.echo(f"tailrank: error: {self.message}", err=True)
+        say(f"tailrank: error: {self.message}", err=True)
 
 
 class Command(click.Command):

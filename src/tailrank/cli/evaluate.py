@@ -54,9 +54,10 @@ def evaluate(
     notes: list[str] = []
     with collected(notes):
         if os.path.isdir(policy):
+            trusted = options.pop("imports")
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
-            task = of_run(policy, taus, seed)
+            task = of_run(policy, taus, seed, trusted)
         elif source is None:
             raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
         else:
@@ -96,10 +97,11 @@ def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Tas
     return Task(policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes))
 
 
-def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
+def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str] = ()) -> Task:
     """The plan of the run in `folder`, to be played in episodes that nobody has seen.
 
-    Random numbers are keyed by (seed of the run, evaluation, 0, 0, seed): training has shorter keys.
+    imports: packages that its configuration may have imported. Random numbers are keyed by (seed of the run,
+    evaluation, 0, 0, seed): training has shorter keys.
     """
     from tailrank.checks import InputError, whole
     from tailrank.experiments import build
@@ -115,6 +117,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int) -> Task:
     config = RunConfig.read(out / files.CONFIG)
     if not (out / files.PLAN).is_file():
         raise InputError(f"{out}: holds no plan yet; finish the run with: tailrank train --resume {out}")
+    build.check_trusted(config, imports)
     policy, env = load(out / files.PLAN).policy, build.environment(config)
     levels, rng = tuple(taus) or (config.tau,), Streams(config.seed).evaluation(0, 0, whole(seed, "seed", least=0))
     manifest, notes = files.read_manifest(out), tuple(getattr(env, "notes", ()))

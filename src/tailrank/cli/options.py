@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tailrank.cli.errors import Failure
+from tailrank.cli.errors import Failure, say
 from tailrank.cli.names import known
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def collected(notes: list[str]) -> Iterator[None]:
 def print_json(result: dict[str, Any], notes: Sequence[str], quiet: bool) -> None:
     """The result as one line on stdout, notes on stderr."""
     for line in () if quiet else notes:
-        click.echo(f"tailrank: note: {line}", err=True)
+        say(f"tailrank: note: {line}", err=True)
     click.echo(json.dumps(result, allow_nan=False))
 
 

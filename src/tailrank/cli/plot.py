@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli.errors import Command, Failure
+from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, read_source, solving_options
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def plot(sources: tuple[str, ...], out: str, what: str | None, **options: Any) -
     notes: list[str] = []
     with collected(notes):
         size = _draw(sources, out, what, runs, options, notes)
-    click.echo(f"{out}: {what}, {size / 1000:.0f} kB")
+    say(f"{out}: {what}, {size / 1000:.0f} kB")
     for line in dict.fromkeys(notes):
-        click.echo(f"note: {line}")
+        say(f"note: {line}")
 
 
 def _draw(sources: tuple[str, ...], out: str, what: str, runs: bool, options: dict[str, Any], notes: list[str]) -> int:
@@ -85,5 +85,6 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any]) -> Subject:
     from tailrank.report.sources import of_sources
 
     return of_sources(
-        sources, lambda source: read_source(source, options), tau=options["tau"], seconds=options["seconds"]
-    )
+        sources, lambda source: read_source(source, options), tau=options["tau"], seconds=options["seconds"],
+        imports=options["imports"],
+    )  # fmt: skip

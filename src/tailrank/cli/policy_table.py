@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.cli.terminal import console, line, number, table_of
+from tailrank.cli.terminal import add_row, console, line, number, table_of
 from tailrank.observation_policy import ObservationPolicy
 from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 from tailrank.report.tables import runs
 from tailrank.storage import Stored
-from tailrank.storage_observed import n_features
 
 TOLD = (
     "source", "algorithm", "tau", "iterations", "episodes", "model", "returned", "cvar", "cvar_low", "cvar_high",
@@ -53,7 +52,7 @@ def policy_table(stored: Stored, *, step: int | None, state: int | None, rows: i
             for memory, action in face.rows(h, s):
                 shown += 1
                 if shown <= rows:
-                    table.add_row(*map(str, (h, names[s], *([memory] if memory else []), moves[action])))
+                    add_row(table, h, names(s), *([memory] if memory else []), moves(action))
     out.print(table)
     if shown > rows:
         line(out, f"{shown - rows} more rows: choose with --step and --state, or raise --rows")
@@ -85,7 +84,7 @@ def _observing(policy: ObservationPolicy, info: dict[str, Any]) -> tuple[str, ..
     look = "the latents before it are looked at too" if policy.filtered else "one observation tells the latent"
     return (
         *told,
-        f"acts on observations: a decoder ({decoder.kind}) of {n_features(decoder)} features finds {K} latents; {look}",
+        f"acts on observations: a decoder ({decoder.kind}) of {policy.n_features} features finds {K} latents; {look}",
         f"tables: {policy.horizon} steps, {K} latents, {A} actions, {min(sizes)} to {max(sizes)} budgets"
         f" ({sum(table.nbytes for table in plan.values) / 1000:.3g} kB)"
         + ("; all steps share the transitions" if steps == 1 < policy.horizon else ""),
@@ -98,9 +97,10 @@ def _pair(table: np.ndarray) -> tuple[int, int]:
     return int(table.shape[0]), int(table.shape[1])
 
 
-def _names(labels: object) -> Any:
-    """Names by number, or the numbers themselves."""
-    return labels if isinstance(labels, list | tuple) and labels else range(2**62)
+def _names(labels: object) -> Callable[[int], object]:
+    """The name of a number: that in the list, if it has one, else the number itself."""
+    known = labels if isinstance(labels, list | tuple) else ()
+    return lambda number: known[number] if number < len(known) else number
 
 
 def _markov_rows(policy: MarkovPolicy, h: int, s: int) -> Rows:

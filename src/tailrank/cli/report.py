@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli.errors import Command, Failure
+from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, read_source, solving_options
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def report(sources: tuple[str, ...], out: str, **options: Any) -> None:
     from tailrank.report.document import save
 
     size = save(subject, out)
-    click.echo(f"{out}: {size / 1000:.0f} kB, open it in a browser")
+    say(f"{out}: {size / 1000:.0f} kB, open it in a browser")
     for line in notes:
-        click.echo(f"note: {line}")
+        say(f"note: {line}")
 
 
 @click.command(cls=Command)
@@ -55,17 +55,18 @@ def serve(sources: tuple[str, ...], port: int, **options: Any) -> None:
 
     chosen = sources or (_newest(),)
     folders = [Path(source) for source in chosen if Path(source).is_dir()]
-    site = Site(lambda: _subject(chosen, options, []), folders if len(folders) == len(chosen) else ())
+    live = folders if len(folders) == len(chosen) else ()
+    site = Site(lambda: _subject(chosen, options, []), live, options["imports"])
     try:
         server = Server(site, port)
     except OSError as error:
         raise Failure(f"--port {port}: cannot be used ({error.strerror}); choose another, or 0 for any") from None
     try:
         with server:
-            click.echo(f"http://{ADDRESS}:{server.server_port}/ shows {', '.join(chosen)}; Ctrl-C ends it")
+            say(f"http://{ADDRESS}:{server.server_port}/ shows {', '.join(chosen)}; Ctrl-C ends it")
             server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
-        click.echo("stopped")
+        say("stopped")
 
 
 def _newest() -> str:
@@ -84,11 +85,8 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any], notes: list[str]
     seed, caught = whole(options["seed"], "seed", least=0), list[str]()
     with collected(caught):
         subject = of_sources(
-            sources,
-            lambda source: read_source(source, options),
-            tau=options["tau"],
-            seed=seed,
-            seconds=options["seconds"],
-        )
+            sources, lambda source: read_source(source, options), tau=options["tau"], seed=seed, seconds=options["seconds"],
+            imports=options["imports"],
+        )  # fmt: skip
     notes += dict.fromkeys([*subject.warnings, *subject.notes, *caught])
     return subject

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailrank.cli.errors import Command, Failure
+from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, print_json
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 @click.option("--backend", metavar="serial|processes|dask", help="Where they run.  [default: processes]")
 @click.option("--workers", type=int, metavar="N", help="Runs at a time.  [default: as many as there are processors]")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Use the workers of this Dask scheduler.")
+@click.option("--import", "imports", multiple=True, metavar="PKG", help="Package that FILE may import.")
 @click.option("--dry-run", is_flag=True, help="List the runs and how they stand; nothing is run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--quiet", is_flag=True, help="No progress, no notes.")
 def sweep(path: str, out: str | None, backend: str | None, workers: int | None, scheduler: str | None,
-          dry_run: bool, as_json: bool, quiet: bool) -> None:  # fmt: skip
+          imports: tuple[str, ...], dry_run: bool, as_json: bool, quiet: bool) -> None:  # fmt: skip
     """Run what FILE describes: algorithms x environments x tau x seeds, each run in a folder as train writes it.
 
     Runs that are finished are skipped and those that were begun go on, so that the same command continues after Ctrl-C
@@ -38,7 +39,7 @@ def sweep(path: str, out: str | None, backend: str | None, workers: int | None, 
     backend = backend or ("processes" if scheduler is None else "dask")
     sweeps.backend_options(backend, workers, scheduler)
     with collected([]):  # every run has its own
-        found = read_sweep(path, out, _environment)
+        found = read_sweep(path, out, _environment, imports=imports)
     if dry_run:
         _list(found, {planned.name: sweeps.look(planned, found.out) for planned in found.runs}, as_json)
         return
@@ -65,7 +66,7 @@ def _environment(config: RunConfig) -> Any:
         unknown = unknown_source(config.environment, (*ENVIRONMENTS, *SIMULATORS))
         if unknown is None:
             raise
-        raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE']")) from None
+        raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE'] with --import PACKAGE")) from None
 
 
 def _list(found: Sweep, states: dict[str, State], as_json: bool) -> None:
@@ -77,14 +78,14 @@ def _list(found: Sweep, states: dict[str, State], as_json: bool) -> None:
         state = states[planned.name]
         how = f"  {state.row.get('k', 0)}/{planned.config.iterations}" if state.status == "begun" else ""
         how = f"  {state.error}" if state.status == "failed" else how
-        click.echo(f"{state.status:<9} {planned.name}{how}")
+        say(f"{state.status:<9} {planned.name}{how}")
 
 
 def _summary(found: Sweep, outcome: Outcome, as_json: bool, quiet: bool) -> None:
     """What was done; one line for each run that failed."""
     failed = outcome.failed
     for name, error in failed.items():
-        click.echo(f"tailrank: failed: {name}: {error}", err=True)
+        say(f"tailrank: failed: {name}: {error}", err=True)
     n = len(outcome.states)
     now = n - outcome.before - len(failed)
     if as_json:
@@ -92,8 +93,8 @@ def _summary(found: Sweep, outcome: Outcome, as_json: bool, quiet: bool) -> None
         print_json(about, outcome.notes, quiet)
     else:
         before = f", {outcome.before} before" if outcome.before else ""
-        click.echo(f"{found.out}: {n} runs, {now} finished now{before}, {len(failed)} failed")
+        say(f"{found.out}: {n} runs, {now} finished now{before}, {len(failed)} failed")
         for note in () if quiet else outcome.notes:
-            click.echo(f"note: {note}")
+            say(f"note: {note}")
     if failed:
         raise Failure(f"{len(failed)} of {n} runs failed; the same command tries them again", 1)

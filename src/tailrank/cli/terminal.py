@@ -18,6 +18,7 @@ from tailrank.evaluation import return_law
 from tailrank.plan import Plan
 from tailrank.policy import BudgetPolicy
 from tailrank.risk import ReturnLaw
+from tailrank.text import printable
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 """Tail fractions at which the frontier is printed."""
@@ -56,7 +57,7 @@ def _results(plans: Sequence[Plan]) -> Table:
             plan.tau, plan.cvar, _span(plan.lower, plan.upper), plan.budget, plan.var,
             plan.mean, plan.risk_neutral.mean, plan.risk_neutral.cvar,
         ]  # fmt: skip
-        table.add_row(*map(number, [*row, plan.claim] if claims else row))
+        add_row(table, *map(number, [*row, plan.claim] if claims else row))
     return table
 
 
@@ -75,7 +76,7 @@ def _frontier(plan: Plan) -> Table:
     for tau in LEVELS:
         piece = min(int(np.searchsorted(pieces.tau_to, tau)), pieces.budget.size - 1)
         value = min(pieces.cvar(tau), plan.risk_neutral.mean)
-        table.add_row(number(tau), number(value), number(float(pieces.budget[piece])))
+        add_row(table, number(tau), number(value), number(float(pieces.budget[piece])))
     return table
 
 
@@ -178,9 +179,9 @@ def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> Non
     for row in results:
         for name, key, ends in (("CVaR", "cvar", ""), ("VaR", "var", "var_")):
             span = _span(row[f"{ends}lower"], row[f"{ends}upper"])
-            table.add_row(name, *map(number, (row["tau"], row[key], span, row[f"{ends}method"])))
+            add_row(table, name, *map(number, (row["tau"], row[key], span, row[f"{ends}method"])))
     span = _span(first["mean_lower"], first["mean_upper"])
-    table.add_row("mean", "", *map(number, (first["mean"], span, first["mean_method"])))
+    add_row(table, "mean", "", *map(number, (first["mean"], span, first["mean_method"])))
     out.print(table)
     if first["episodes"]:
         how = "" if first["status"] == "played" else f", {first['status']}"
@@ -217,13 +218,13 @@ def table_of(columns: Sequence[str]) -> Table:
     """An empty table with these columns."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(Text("\n".join(map(printable, name.split("\n")))), justify="right", no_wrap=True)
     return table
 
 
 def console() -> Console:
     """Standard output, wide enough for a table."""
-    out = Console(file=sys.stdout, highlight=False, markup=False)
+    out = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     # A number cut short is worse than a line that wraps.
     out.width = max(out.width, PLAIN_WIDTH)
     return out
@@ -235,7 +236,12 @@ def _unicode(out: Console) -> bool:
 
 def line(out: Console, text: str) -> None:
     """Print a line; where it is too long, the terminal breaks it."""
-    out.print(Text(text), soft_wrap=True)
+    out.print(Text(printable(text)), soft_wrap=True)
+
+
+def add_row(table: Table, *cells: object) -> None:
+    """A row of texts, whatever is in them."""
+    table.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
 def _notes(out: Console, notes: Sequence[str]) -> None:

@@ -103,10 +103,13 @@ def train(
     notes: list[str] = []
     shown = ("none" if quiet else mode, log_to)
     if resume is not None:
+        trusted = given.pop("imports", ())
         if source or episodes or file or out or given:
             raise Failure("--resume: takes everything from the folder; no source and no other setting can be given")
         about = _about(resume)
-        result = _go(lambda run, progress: run.resume(resume, progress=progress), about, resume, shown, notes)
+        result = _go(
+            lambda run, progress: run.resume(resume, progress=progress, imports=trusted), about, resume, shown, notes
+        )
     else:
         config, env = _config(source, episodes, file, given, notes)
         name = re.sub(r"[^\w.-]+", "-", env.name).strip("-.") or "run"
@@ -168,7 +171,7 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.experiments.build import environment, iterations_for
+    from tailrank.experiments.build import check_trusted, environment, iterations_for
     from tailrank.experiments.config import RunConfig, read_toml
 
     values = read_toml(file) if file else {}
@@ -195,6 +198,8 @@ def _config(
     elif values.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     config = RunConfig.from_dict(values)
+    if file:
+        check_trusted(config, (*given.get("imports", ()), *((source or "").rpartition(":")[:1])))
     with collected(notes):
         env = known(lambda: environment(config), config.environment, (*ENVIRONMENTS, *SIMULATORS))
     if episodes is not None and config.simulated:

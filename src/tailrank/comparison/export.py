@@ -29,6 +29,8 @@ RUNS = (
 )  # fmt: skip
 MEANS = ("last", "returned", "score", "regret", "seconds", "rate")
 Row = dict[str, Any]
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A text that begins so would be computed by a spreadsheet; an apostrophe before it says that it is a text."""
 
 
 def as_dict(found: Comparison) -> dict[str, Any]:
@@ -193,4 +195,6 @@ def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
 def _plain(value: Any) -> Any:
     if value is None:
         return ""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
     return f"{value:.10g}" if isinstance(value, float | np.floating) else value

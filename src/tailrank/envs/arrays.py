@@ -7,6 +7,7 @@ header of an array has shown that its shape is bounded, and nothing is ever unpi
 
 from __future__ import annotations
 
+import io
 import lzma
 import struct
 import tokenize
@@ -23,9 +24,13 @@ from tailrank.checks import InputError
 from tailrank.envs.draft import Draft
 from tailrank.envs.files import reason
 from tailrank.envs.labels import Label, label
+from tailrank.reading import opened
 
 MAX_ARRAYS = 2**31
 """The most bytes the arrays of a file may take in memory, as float64."""
+MOST_OUTCOMES = 2**24
+"""The most entries of P that are not zero."""
+LONGEST_HEADER = 2**16
 NAMES = ("P", "R", "start", "horizon", "discount", "axis_order", "states", "actions")
 ORDERS = ("state-first", "action-first")
 # What zipfile and numpy raise on a damaged file; found by flipping bits.
@@ -51,6 +56,9 @@ def read_npz(path: Path, base: int | None, axis_order: str) -> Draft:
     if order == "action-first":
         kernel = np.swapaxes(kernel, -3, -2)
     R = _rewards(_real(arrays["R"], "R"), kernel.shape, order)
+    count = np.count_nonzero(kernel)
+    if count > MOST_OUTCOMES:
+        raise InputError(f"P: has {count} entries that are not 0, must have at most {MOST_OUTCOMES}")
     where = np.nonzero(kernel)
     if kernel.ndim == 4 and np.unique(where[0]).size < kernel.shape[0]:
         empty = np.setdiff1d(np.arange(kernel.shape[0]), where[0])[0]
@@ -75,12 +83,13 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
     arrays: dict[str, np.ndarray] = {}
     left = MAX_ARRAYS
     try:
-        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
+        with opened(path, 2 * MAX_ARRAYS) as file, zipfile.ZipFile(file) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             for name in dict.fromkeys(n for n in names if n in NAMES):
                 with archive.open(f"{name}.npy") as member:
-                    left -= _size(member, name, left)
+                    # No more than this, whatever length the header gives itself.
+                    left -= _size(io.BytesIO(member.read(LONGEST_HEADER)), name, left)
                 with archive.open(f"{name}.npy") as member:
                     arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
     except InputError:
@@ -144,7 +153,7 @@ def _rewards(R: np.ndarray, shape: tuple[int, ...], order: str) -> np.ndarray:
 def _real(values: np.ndarray, name: str) -> np.ndarray:
     if values.dtype.kind == "U":
         raise InputError(f"{name}: must be an array of real numbers, found {values.dtype}")
-    return values.astype(np.float64)
+    return values.astype(np.float64, copy=False)
 
 
 def _scalar(arrays: dict[str, np.ndarray], name: str) -> float | None:

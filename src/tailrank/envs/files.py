@@ -8,24 +8,23 @@ from pathlib import Path
 
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
-
-MAX_TEXT = 2**28
-"""The most bytes a text file may have, unpacked if it is compressed."""
+from tailrank.reading import MOST_TEXT, check_entries, opened
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file (a byte order mark is dropped), unpacked if its name ends in .gz."""
     try:
-        with path.open("rb") as raw:
+        with opened(path, MOST_TEXT) as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=raw) as unpacked:
-                    data = unpacked.read(MAX_TEXT + 1)
+                    data = unpacked.read(MOST_TEXT + 1)
             else:
-                data = raw.read(MAX_TEXT + 1)
+                data = raw.read(MOST_TEXT + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path.name}: cannot be read ({reason(error)})") from None
-    if len(data) > MAX_TEXT:
-        raise InputError(f"{path.name}: has more than {MAX_TEXT} bytes of text, the most that is read")
+    if len(data) > MOST_TEXT:
+        raise InputError(f"{path.name}: has more than {MOST_TEXT} bytes of text, the most that is read")
+    check_entries(data)
     zero = data.find(b"\0")
     if zero >= 0:
         raise InputError(f"{path.name}, line {_line(data, zero)}: holds a NUL byte; is this a text file?")

@@ -44,8 +44,9 @@ def risky_lock(
     Its class F knows the decoder and holds, at every step, all A^2 pairs of right actions. `optimum(tau)` is
     max(safe, CVaR_tau of the risky payoff).
     """
-    H, A = checks.whole(horizon, "horizon", 2), checks.whole(n_actions, "n_actions", 2)
+    H, A = checks.steps(horizon, 2), checks.whole(n_actions, "n_actions", 2)
     S = checks.whole(n_states, "n_states", 3)
+    checks.affordable(H * S + 24 * H * A + 9 * A**3, f"horizon = {H}, n_actions = {A}, n_states = {S}")
     _check_payoffs(safe, risky, crash, bait)
     checks.inside(split, "split", "(0, 1)")
     twin = split != 0.5
@@ -85,6 +86,7 @@ def reward_table(laws: list[dict[float, float]], horizon: int) -> tuple[BudgetGr
     if grid is None:
         raise InputError(f"rewards = {values.tolist()}: share no unit; give numbers with few decimals")
     units = [grid.units(0, np.array(list(law))) for law in laws]
+    checks.affordable(horizon * len(laws) * int(max(u.max() for u in units)), f"rewards {values}, horizon = {horizon}")
     table = np.zeros((len(laws), int(max(u.max() for u in units)) + 1))
     for row, u, law in zip(table, units, laws, strict=True):
         np.add.at(row, u, list(law.values()))

@@ -41,10 +41,15 @@ def random_lowrank(
 
     upsilon: 1 over a whole number, for continuous rewards only.
     """
-    H, A = checks.whole(horizon, "horizon"), checks.whole(n_actions, "n_actions")
+    H, A = checks.steps(horizon), checks.whole(n_actions, "n_actions")
     S, d = checks.whole(n_states, "n_states"), checks.whole(d, "d")
     L, m = checks.whole(n_laws, "n_laws"), checks.whole(n_models, "n_models")
     checks.one_of(reward, "reward", KINDS)
+    levels = {"bernoulli": 2.0, "levels": N_LEVELS + 1.0}.get(
+        reward, 1.0 / max(checks.number(upsilon, "upsilon"), 1e-9)
+    )
+    numbers = H * (m * d * S * (A + 1) + S * A * (1 + round(min(S, d * S) * levels))) + L * round(levels)
+    checks.affordable(numbers, f"horizon = {H}, n_actions = {A}, n_states = {S}, d = {d}, n_models = {m}, n_laws = {L}")
     rng = np.random.default_rng(seed)
     classes = tuple(tuple(_step(S, A, d, rng) for _ in range(m)) for _ in range(H - 1))
     steps = tuple(models[int(rng.integers(m))] for models in classes)

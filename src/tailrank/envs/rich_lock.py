@@ -50,7 +50,7 @@ class RichLock:
     notes: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        H = checks.whole(self.horizon, "horizon", 2)
+        H = checks.steps(self.horizon, 2)
         checks.one_of(self.view, "view", VIEWS)
         checks.not_negative(self.noise, "noise")
         self.lock = risky_lock(H, checks.whole(self.n_actions, "n_actions", 2), seed=self.seed, split=self.split)
@@ -58,13 +58,15 @@ class RichLock:
         m = least if self.dimension is None else checks.whole(self.dimension, "dimension", least)
         if m & (m - 1):
             raise InputError(f"dimension = {m}: must be a power of two")
+        pool = 0 if self.distinct is None else checks.whole(self.distinct, "distinct")
+        checks.affordable(3 * m * m + H * pool * m, f"horizon = {H}, dimension = {m}, distinct = {pool}")
         self.n_features = m
         rng = np.random.default_rng([self.seed, 1])
         self._rotation = hadamard(m)[:, : H + 3]
         self._maps = tuple(rng.normal(size=(m, m)) / math.sqrt(m) for _ in range(2)) if self.view == "nonlinear" else ()
         self._pool = None
         if self.distinct is not None:
-            self._pool = rng.normal(size=(H, checks.whole(self.distinct, "distinct"), m))
+            self._pool = rng.normal(size=(H, pool, m))
 
     def optimum(self, tau: float) -> float:
         """CVaR* of a player who knows the latent."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from tailrank.checks import InputError
 from tailrank.envs.draft import Draft
 from tailrank.envs.files import reason
 from tailrank.envs.labels import Label, label, number_cells
+from tailrank.reading import parse_json
 
 COLUMNS = ("step", "state", "action", "next_state", "probability", "reward")
 ALIASES = {"idstatefrom": "state", "idaction": "action", "idstateto": "next_state"}
@@ -57,10 +57,7 @@ def read_csv(text: str, base: int | None) -> Draft:
 
 def read_json(text: str, base: int | None) -> Draft:
     """The draft of a JSON file; `base` is the number of the first state, None to find out."""
-    try:
-        content = json.loads(text, parse_int=_integer)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON ({reason(error)})") from None
+    content = parse_json(text)
     if isinstance(content, list):
         content = {"rows": content}
     if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
@@ -140,12 +137,6 @@ def _json_columns(rows: list[object], given: object) -> dict[str, list[object]]:
         for column, cell in zip(result.values(), row, strict=True):
             column.append(cell)
     return result
-
-
-def _integer(text: str) -> int:
-    if len(text) > 300:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
 
 
 def _labels(given: object, key: str) -> tuple[Label, ...]:

@@ -39,7 +39,7 @@ def risky_shortcut(horizon: int = 5) -> Episodic:
     States: start, road, last stretch, crashed, goal. The risk-neutral optimum (2.88 in five steps) has CVaR 0 at
     tau = .1, where 1.7 can be had.
     """
-    H = checks.whole(horizon, "horizon")
+    H = checks.steps(horizon)
     start, road, stretch, crashed, goal = range(5)
     ways: dict[tuple[int, int], dict[int, float]] = {
         (start, 0): {road: 1.0}, (start, 1): {stretch: 0.9, crashed: 0.1}, (start, 2): {crashed: 0.2, goal: 0.8},
@@ -59,7 +59,8 @@ def risky_shortcut(horizon: int = 5) -> Episodic:
 
 def decoy(horizon: int = 20, n_actions: int = 8) -> Episodic:
     """An MDP on which the printed bonus cap never explores (see the module); F = (decoy, truth) at every step."""
-    H, A = checks.whole(horizon, "horizon", 4), checks.whole(n_actions, "n_actions", 2)
+    H, A = checks.steps(horizon, 4), checks.whole(n_actions, "n_actions", 2)
+    checks.affordable(50 * H * A, f"horizon = {H}, n_actions = {A}")
     gate, door, rich, poor, coin, vault = range(6)
     phi = np.zeros((5, A, 6))
     phi[..., poor] = 1.0

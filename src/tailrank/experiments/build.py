@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +38,24 @@ class Setup:
     def judge(self) -> Judge:
         """The judge of the plans; finds CVaR*, which may take a while."""
         return Judge.of(self.learner, self.env)
+
+
+def packages_of(config: RunConfig) -> tuple[str, ...]:
+    """The packages that are imported, and so run, when the environment is made."""
+    module = "" if config.named or os.path.exists(config.environment) else config.environment.rpartition(":")[0]
+    # These two make an environment of another library, by a name that may hold a module in turn.
+    wrapped = ("gym",) if config.environment.startswith(("GymV21", "GymV26")) else ()
+    return tuple(dict.fromkeys((*config.imports, *((module,) if module else ()), *wrapped)))
+
+
+def check_trusted(config: RunConfig, imports: Collection[str]) -> None:
+    """Raise where a configuration that was read from a file would import a package that the user has not named."""
+    for package in packages_of(config):
+        if package not in imports:
+            raise InputError(
+                f"environment = {config.environment!r:.60}: would import the package {package!r:.60}, and so run its "
+                f"code, because a file says so; if you trust it, name it yourself: --import {package:.60}"
+            )
 
 
 def environment(config: RunConfig) -> Any:

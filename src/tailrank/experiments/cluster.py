@@ -80,8 +80,8 @@ class Cluster:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say is dealt with here
         if self.scheduler is None:
             self.local = distributed.LocalCluster(
-                n_workers=self.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=None,
-                silence_logs=logging.CRITICAL, preload=[DEAF],
+                n_workers=self.workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+                memory_limit=None, silence_logs=logging.CRITICAL, preload=[DEAF],
             )  # fmt: skip
         self._connect()
         return self

@@ -24,6 +24,7 @@ from tailrank.learners.output import RULES
 from tailrank.learners.parts import COLLECTS
 from tailrank.learners.registry import ALGORITHMS, LOW_RANK, Recipe
 from tailrank.oracles.discriminative import MODELS as OBSERVED
+from tailrank.reading import read_bytes
 from tailrank.rivals_rich import RIVALS, settings_of
 
 READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
@@ -303,12 +304,17 @@ NUMBERS = (
 )  # fmt: skip
 
 
+MOST_TOML = 2**20
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The values in a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is not a TOML file ({str(error).splitlines()[0]})") from None
+        return tomllib.loads(read_bytes(path, MOST_TOML).decode())
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: is not a TOML file ({error})") from None
 
 
 def _plain(value: object) -> bool:

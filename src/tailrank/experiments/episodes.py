@@ -10,6 +10,7 @@ import numpy as np
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 from tailrank.protocols import Simulator
+from tailrank.reading import read_arrays
 from tailrank.replay import Replay
 
 NAMES = ("features", "actions", "units", "lengths")
@@ -23,30 +24,37 @@ def write(folder: Path, replay: Replay, since: int) -> None:
         return
     arrays = {name: np.ascontiguousarray(getattr(replay, name)[since:]) for name in NAMES}
     metadata = {"format": "tailrank-episodes", "since": str(since), "sha256": _sha(arrays)}
-    write_bytes(folder / f"episodes-{since:08d}.safetensors", save(arrays, metadata=metadata))
+    write_bytes(folder / f"episodes-{since:08d}.safetensors", save(arrays, metadata=metadata), inside=True)
 
 
 def read(folder: Path, simulator: Simulator, n: int) -> Replay:
     """The first n episodes; raises if some are missing or damaged."""
-    from safetensors import SafetensorError, safe_open
-
     replay = Replay(simulator.horizon, simulator.n_features)
     while replay.n < n:
         path = folder / f"episodes-{replay.n:08d}.safetensors"
         try:
-            with safe_open(str(path), framework="numpy") as file:
-                metadata = file.metadata() or {}
-                arrays = {name: file.get_tensor(name).copy() for name in NAMES}
-        except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{path}: is missing or damaged ({reason}); the run cannot go on") from None
-        if metadata.get("sha256") != _sha(arrays) or arrays["features"].shape[1:] != (
-            replay.horizon,
-            replay.n_features,
-        ):
+            arrays, metadata = read_arrays(path)
+        except (InputError, OSError) as error:
+            raise InputError(f"{path}: is missing or damaged ({error}); the run cannot go on") from None
+        if set(arrays) != set(NAMES) or metadata.get("sha256") != _sha(arrays):
             raise InputError(f"{path}: is damaged (its checksum does not match its content); the run cannot go on")
+        if not _fit(arrays, simulator):
+            raise InputError(f"{path}: holds no episodes of {simulator.name}; the run cannot go on")
         replay.add(*(arrays[name][: n - replay.n] for name in NAMES))
     return replay
+
+
+def _fit(arrays: dict[str, np.ndarray], simulator: Simulator) -> bool:
+    """Whether these are episodes of the simulator, at least one."""
+    features, actions, units, lengths = (arrays[name] for name in NAMES)
+    n, H = len(features) if features.ndim else 0, simulator.horizon
+    shapes = features.shape == (n, H, simulator.n_features) and actions.shape == units.shape == (n, H)
+    if n == 0 or not shapes or lengths.shape != (n,):
+        return False
+    if features.dtype.kind != "f" or any(x.dtype.kind not in "iu" for x in (actions, units, lengths)):
+        return False
+    played = actions.min() >= 0 and actions.max() < simulator.n_actions
+    return bool(played and lengths.min() >= 1 and lengths.max() <= H and np.isfinite(features).all())
 
 
 def _sha(arrays: dict[str, np.ndarray]) -> str:

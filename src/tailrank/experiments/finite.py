@@ -15,6 +15,7 @@ from tailrank import storage
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import Setup
 from tailrank.experiments.config import RunConfig
+from tailrank.experiments.restored import check_finite, restoring
 from tailrank.learners.protocol import LearnerState
 from tailrank.planners.latent import LatentPlan
 from tailrank.protocols import Episodic
@@ -67,11 +68,13 @@ class FiniteJob:
         """Stand where the checkpoint says; finds CVaR*, which may take a while."""
         self.state: LearnerState = self.parts.fresh
         if arrays is not None:
-            self.state = self.state.from_arrays(arrays)
-            kept = {int(key.split(".")[1]) for key in arrays if key.startswith("kept.")}
-            self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in sorted(kept)}
-            if "best.cvar" in arrays:
-                self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")
+            with restoring():
+                check_finite(arrays, self.parts.fresh, self.parts.env, self.parts.learner.decoder)
+                self.state = self.state.from_arrays(arrays)
+                kept = {int(key.split(".")[1]) for key in arrays if key.startswith("kept.")}
+                self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in sorted(kept)}
+                if "best.cvar" in arrays:
+                    self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")
         self.judge: Judge = self.parts.judge()
         self.star = self.judge.star
         self.drawn = set(self.parts.rule.drawn(self.config.iterations, self.parts.streams))
@@ -138,6 +141,6 @@ class FiniteJob:
         source = {"source": parts.env.name, "seed": config.seed, "config": config.checksum}
         if self.best is not None:
             best = {"tau": config.tau, "cvar": self.best[0], "returned": "the iterate with the best exact CVaR"}
-            storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names)
-        storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names)
+            storage.save(judge.policy(self.best[1]), out / files.BEST, info=best | source | names, inside=True)
+        storage.save(judge.policy(plan), out / files.PLAN, info=about | source | names, inside=True)
         return about

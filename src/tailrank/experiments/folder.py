@@ -7,20 +7,24 @@ rows.jsonl only grows, and a checkpoint says how much of it belongs to it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from tailrank.atomic import naming, write_all, write_bytes
 from tailrank.checks import InputError
+from tailrank.reading import parse_json, read_arrays, read_json
 
 SCHEMA = 1
 LOCK = ".lock"
@@ -57,7 +61,7 @@ def locked(folder: Path) -> Iterator[None]:
     import fcntl
 
     path = folder / LOCK
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w") as file:
+    with os.fdopen(_own(path), "ab") as file:
         for _ in range(TRIES):
             try:
                 with naming(path):
@@ -88,7 +92,7 @@ def in_use(folder: Path) -> bool:
     return False
 
 
-_HELD: list[IO[str]] = []
+_HELD: list[BinaryIO] = []
 
 
 def _let_go() -> None:
@@ -104,11 +108,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest, empty if there is none yet."""
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is damaged; remove it and resume") from None
+    except InputError as error:
+        raise InputError(f"{path}: is damaged ({str(error).removeprefix(f'{path}: ')}); remove it and resume") from None
     if not isinstance(found, dict):
         raise InputError(f"{path}: is damaged; remove it and resume")
     return found
@@ -116,7 +120,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
     """Replace the manifest."""
-    write_bytes(folder / MANIFEST, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(folder / MANIFEST, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode(), inside=True)
 
 
 def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark) -> None:
@@ -126,24 +130,19 @@ def write_checkpoint(folder: Path, arrays: Mapping[str, np.ndarray], mark: Mark)
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}  # a number stays one
     text = json.dumps(asdict(mark), sort_keys=True, allow_nan=False)
     metadata = {"format": "tailrank-checkpoint", "schema": str(SCHEMA), "mark": text, "sha256": _sha(whole, text)}
-    write_bytes(folder / CHECKPOINT, save(whole, metadata=metadata))
+    write_bytes(folder / CHECKPOINT, save(whole, metadata=metadata), inside=True)
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, np.ndarray], Mark] | None:
     """The arrays and the mark of the checkpoint, or None if there is none; raises if it is not as it was written."""
-    from safetensors import SafetensorError, safe_open
-
     path = folder / CHECKPOINT
     if not path.exists():
         return None
     hint = "remove it to start the run again from its first iteration"
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            # Copies: the file's own memory may lie at odd addresses, where sums can round in another order.
-            arrays = {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: is damaged ({str(error).splitlines()[0]}); {hint}") from None
+        arrays, metadata = read_arrays(path)
+    except InputError as error:
+        raise InputError(f"{error}; {hint}") from None
     if metadata.get("format") != "tailrank-checkpoint":
         raise InputError(f"{path}: is not a checkpoint of tailrank; {hint}")
     if metadata.get("schema") != str(SCHEMA):
@@ -151,7 +150,38 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, np.ndarray], Mark] | None:
     text = metadata.get("mark", "")
     if metadata.get("sha256") != _sha(arrays, text):
         raise InputError(f"{path}: is damaged (its checksum does not match its content); {hint}")
-    return arrays, Mark(**json.loads(text))
+    try:
+        return arrays, _mark(parse_json(text))
+    except (InputError, TypeError):
+        raise InputError(f"{path}: is damaged (its mark); {hint}") from None
+
+
+def _mark(values: dict[str, Any]) -> Mark:
+    """The mark with these values; raises where one is not what it must be."""
+    mark = Mark(**values)
+    counts, numbers = (mark.rows, mark.size), (mark.regret, mark.seconds, 0.0 if mark.cvar is None else mark.cvar)
+    texts = (mark.digest, mark.config, mark.environment)
+    if not all(type(x) is int and 0 <= x < 2**53 for x in counts) or not all(isinstance(x, str) for x in texts):
+        raise InputError("mark: must have counts and checksums")
+    if not all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
+        raise InputError("mark: must have finite numbers")
+    return mark
+
+
+def _own(path: Path) -> int:
+    """A file of the folder to append to: made if it is not there, refused if it leads elsewhere or is a pipe."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with naming(path):
+            number = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InputError(f"{path}: is a link; a run writes in its own folder only") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise InputError(f"{path}: must be a file")
+    return number
 
 
 def _sha(arrays: Mapping[str, np.ndarray], text: str) -> str:
@@ -169,14 +199,24 @@ class Rows:
         self.path = folder / ROWS
         self.digest = hashlib.sha256()
         self.count, self.size = (mark.rows, mark.size) if mark else (0, 0)
-        if mark:
-            kept = self.path.read_bytes()[: mark.size] if self.path.exists() else b""
-            self.digest.update(kept)
-            if self.digest.hexdigest() != mark.digest:
+        self.file = _own(self.path)
+        try:
+            if mark and (self._took(mark.size) < mark.size or self.digest.hexdigest() != mark.digest):
                 raise InputError(f"{self.path}: its first {mark.rows} rows are not those of the checkpoint")
-        with naming(self.path):
-            self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            os.ftruncate(self.file, self.size)
+            with naming(self.path):
+                os.ftruncate(self.file, self.size)
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    def _took(self, size: int) -> int:
+        """Take at most the first `size` bytes into the digest; how many there were."""
+        taken = 0
+        with self.path.open("rb") as file:
+            while part := file.read(min(size - taken, 2**20)):
+                self.digest.update(part)
+                taken += len(part)
+        return taken
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row."""

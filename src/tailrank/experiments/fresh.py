@@ -71,4 +71,5 @@ def write_returns(path: Path, returns: np.ndarray) -> None:
     """The returns that the result was judged by."""
     from safetensors.numpy import save
 
-    write_bytes(path, save({"returns": np.ascontiguousarray(returns)}, metadata={"format": "tailrank-returns"}))
+    data = save({"returns": np.ascontiguousarray(returns)}, metadata={"format": "tailrank-returns"})
+    write_bytes(path, data, inside=True)

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from tailrank import storage
+from tailrank.checks import whole
 from tailrank.experiments import folder as files
 from tailrank.experiments.build import simulator
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.fresh import EVALUATION, Fresh, write_returns
+from tailrank.experiments.restored import restoring
 from tailrank.protocols import Simulator
 from tailrank.rivals_rich import RIVALS
 from tailrank.rivals_rich.rolling import Rival
@@ -64,10 +66,12 @@ class RivalJob:
 
     def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
         """A fresh rival, or the one in the checkpoint."""
-        self.k = 0 if arrays is None else int(arrays["job.k"][0])
+        with restoring():
+            self.k = 0 if arrays is None else whole(arrays["job.k"][0], "job.k", least=0)
         if arrays is None or self.k == 0:
             return
-        self.progress = self.rival.restored(self.progress, arrays)
+        with restoring():
+            self.progress = self.rival.restored(self.progress, arrays)
         if not self.rival.stored:
             self.found.append(AGAIN.format(name=self.config.algorithm, rows=self.k))
 
@@ -107,7 +111,7 @@ class RivalJob:
             "steps": self.progress.steps, **judged, "cvar_star": self.star, "mean": float(returns.mean()),
             "evaluation_episodes": returns.size, "returned": "the last policy", "why": "it is what the rival returns",
         }  # fmt: skip
-        storage.save(policy, out / files.PLAN, info=about | self.fresh.source())
+        storage.save(policy, out / files.PLAN, info=about | self.fresh.source(), inside=True)
         write_returns(out / EVALUATION, returns)
         return about
 

@@ -12,7 +12,7 @@ import platform
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -24,10 +24,11 @@ import numpy as np
 from tailrank.atomic import write_bytes
 from tailrank.checks import InputError
 from tailrank.experiments import folder as files
-from tailrank.experiments.build import close, setup
+from tailrank.experiments.build import check_trusted, close, setup
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.folder import Mark, Rows
 from tailrank.experiments.signals import Stop
+from tailrank.text import printable
 
 Progress = Callable[[dict[str, Any], int, float | None], None]
 """Called after every iteration with its row, the number of iterations and CVaR* (None if nobody knows it)."""
@@ -62,20 +63,22 @@ def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None,
             raise InputError(f"{out}: must be a folder") from None
         with files.locked(out):
             _check_free(out)
-            write_bytes(out / files.CONFIG, config.toml().encode())
+            write_bytes(out / files.CONFIG, config.toml().encode(), inside=True)
             return _Run(job, out, shown, progress).go(None)
 
 
-def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def resume(out: str | Path, *, progress: Progress | None = None, imports: Collection[str] = ()) -> dict[str, Any]:
     """The result of the run in the folder `out`, continued from its checkpoint.
 
-    A run without one starts again; one that is finished is not touched.
+    A run without one starts again; one that is finished is not touched. imports: packages that its configuration may
+    have imported; no others are, because the folder may be somebody else's.
     """
     shown, out = str(out), Path(out).absolute()
     if not (out / files.CONFIG).is_file():
         raise InputError(f"{shown}: holds no run ({files.CONFIG} is missing)")
     with files.locked(out):
         config = RunConfig.read(out / files.CONFIG)
+        check_trusted(config, imports)
         manifest, found = files.read_manifest(out), files.read_checkpoint(out)
         for name, checksum in (
             (files.MANIFEST, manifest.get("config")),
@@ -86,7 +89,8 @@ def resume(out: str | Path, *, progress: Progress | None = None) -> dict[str, An
                     f"{shown}: {name} belongs to another configuration than {files.CONFIG}; was it edited?"
                 )
         if manifest.get("status") == "finished":
-            return {**manifest["result"], "out": shown}
+            result = manifest.get("result")
+            return {**(result if isinstance(result, dict) else {}), "out": shown}
         with _opened(config) as job:
             if found and found[1].environment != job.digest:
                 text = f"{shown}: {config.environment} has changed since the checkpoint; the run cannot go on"
@@ -138,7 +142,7 @@ def _check_versions(out: str, before: object) -> None:
     for name, version in before.items() if isinstance(before, dict) else ():
         if now.get(name) != version:
             text = f"{out}: began with {name} {version}, goes on with {now.get(name)}; the last bits may differ"
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(printable(text), stacklevel=3)
 
 
 def _check_free(out: Path) -> None:

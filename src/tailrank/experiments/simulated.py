@@ -21,6 +21,7 @@ from tailrank.experiments import folder as files
 from tailrank.experiments.build import simulator
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.fresh import EVALUATION, Fresh, write_returns
+from tailrank.experiments.restored import check_observed, restoring
 from tailrank.learners.doubts import doubts
 from tailrank.learners.observed import Info, ObservedELA
 from tailrank.learners.observed_state import State
@@ -94,9 +95,13 @@ class SimulatedJob:
         if arrays is None:
             self.state: State = self.learner.init(self.env, self.streams)
             return
+        with restoring():
+            check_observed(arrays, self.env)
         replay = shards.read(out, self.env, int(arrays["episodes"][0]))
         self.saved = replay.n
-        self.state = self.learner.resumed(State.from_arrays(arrays, replay), self.env)
+        with restoring():
+            state = State.from_arrays(arrays, replay)
+        self.state = self.learner.resumed(state, self.env)
 
     def over(self) -> bool:
         """After all iterations or episodes, or when the goal is reached."""
@@ -151,7 +156,7 @@ class SimulatedJob:
             "model": state.fitted.chosen,
             "returned": f"greedy, prior {output.prior:g}, caution {output.caution:g}", "why": why,
         }  # fmt: skip
-        storage.save(policy, out / files.PLAN, info=about | self.fresh.source())
+        storage.save(policy, out / files.PLAN, info=about | self.fresh.source(), inside=True)
         write_returns(out / EVALUATION, returns)
         return about
 

@@ -22,6 +22,7 @@ from tailrank.experiments.config import KEYS, RunConfig
 from tailrank.experiments.run import Interrupted
 from tailrank.experiments.signals import Stop
 from tailrank.experiments.sweep_file import Planned, Sweep
+from tailrank.reading import opened, parse_json
 
 BACKENDS = ("serial", "processes", "dask")
 RECORD = "sweep.json"
@@ -77,12 +78,13 @@ def look(planned: Planned, out: Path) -> State:
 
 def _last_row(folder: Path) -> dict[str, Any]:
     try:
-        with (folder / files.ROWS).open("rb") as file:
+        with opened(folder / files.ROWS, 2**53) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2**16))
-            row = json.loads(file.read().rsplit(b"\n", 2)[-2])
-    except (OSError, ValueError, IndexError):
+            row = parse_json(file.read().rsplit(b"\n", 2)[-2])
+    except (OSError, InputError, IndexError):
         return {}
-    return row if isinstance(row, dict) else {}
+    counted = isinstance(row, dict) and all(type(row.get(name, 0)) is int for name in ("k", "episodes"))
+    return row if counted else {}
 
 
 def run_sweep(
@@ -226,5 +228,5 @@ class _Going:
             about |= {"error": state.error} if state.status == "failed" else {}
             runs.append(about | {"labels": planned.labels, "config": planned.config.checksum})
         text = json.dumps({"schema": files.SCHEMA, "runs": runs}, indent=1, allow_nan=False) + "\n"
-        write_bytes(self.out / RECORD, text.encode())
+        write_bytes(self.out / RECORD, text.encode(), inside=True)
         self.saved = time.monotonic()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ OWN = {"": ("seeds", "grid", "seeded"), "environment": ("name", "seeds", "grid",
 """What the top and the two tables know beside the settings of a run."""
 OTHER = {"": "", "environment": "algorithm", "algorithm": "environment"}
 NAME = re.compile(r"\w[\w.-]*")
+MOST_RUNS = 10**4
 MAKING = (*READING, "environment", "width", "action_levels")
 """What an environment is made from, beside its `settings`."""
 
@@ -48,17 +49,32 @@ class Sweep:
     runs: tuple[Planned, ...]
     out: Path
 
+    def checked(self) -> Sweep:
+        """Itself, if it is not too long."""
+        if len(self.runs) > MOST_RUNS:
+            raise InputError(f"runs: must be at most {MOST_RUNS}, found more")
+        return self
+
 
 def read_sweep(
-    path: str | Path, out: str | Path | None = None, make: Callable[[RunConfig], Any] = build.environment
-) -> Sweep:
-    """The sweep in a TOML file; `out` goes before what the file says. make: the environment of a run."""
+    path: str | Path, out: str | Path | None = None, make: Callable[[RunConfig], Any] = build.environment, *,
+    imports: Collection[str] = (),
+) -> Sweep:  # fmt: skip
+    """The sweep in a TOML file; `out` goes before what the file says. make: the environment of a run.
+
+    imports: packages that the file may have imported.
+    """
     values = read_toml(path)
+
+    def trusted(config: RunConfig) -> Any:
+        build.check_trusted(config, imports)
+        return make(config)
+
     try:
         named = values.pop("out", f"runs/{Path(path).stem}")
         if not isinstance(named, str) or not named:
             raise InputError(f"out = {named!r:.60}: must be the name of a folder")
-        return Sweep(tuple(expand(values, make)), Path(out or named))
+        return Sweep(tuple(itertools.islice(expand(values, trusted), MOST_RUNS + 1)), Path(out or named)).checked()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -163,8 +179,10 @@ def _seeds(value: object) -> list[int]:
     table = value if isinstance(value, dict) else {"count": value}
     if "count" not in table or not set(table) <= {"first", "count"}:
         raise InputError(f"seeds = {value!r:.60}: must be a number, a list, or a table of first and count")
-    first = checks.whole(table.get("first", 0), "seeds.first", least=0)
-    return list(range(first, first + checks.whole(table["count"], "seeds")))
+    first, count = checks.whole(table.get("first", 0), "seeds.first", least=0), checks.whole(table["count"], "seeds")
+    if count > MOST_RUNS:
+        raise InputError(f"seeds = {count}: must be at most {MOST_RUNS}")
+    return list(range(first, first + count))
 
 
 def _combined(names: tuple[str, str], axes: Axes, seeded: bool, made: _Made) -> Iterator[Planned]:

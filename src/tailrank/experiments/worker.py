@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrank.checks import InputError
+from tailrank.experiments.build import packages_of
 from tailrank.experiments.config import RunConfig
 from tailrank.experiments.folder import CONFIG, InUse
 from tailrank.experiments.run import Taken, resume, run
@@ -75,7 +76,9 @@ def _done(config: RunConfig, folder: Path, check: Callable[[], None]) -> dict[st
     while True:
         begun = (folder / CONFIG).is_file()
         try:
-            return resume(folder, progress=progress) if begun else run(config, folder, progress=progress)
+            if begun:
+                return resume(folder, progress=progress, imports=packages_of(config))
+            return run(config, folder, progress=progress)
         except InUse:
             check()
             time.sleep(PAUSE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.policy import BudgetPolicy
 
 
@@ -37,6 +38,21 @@ class Cells:
         mixers = rng.integers(0, 2**63, size=directions.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         return cls(directions, low, width, count, mixers)
 
+    def checked(self) -> Cells:
+        """Itself; what was read and does not fit together is refused."""
+        k = self.directions.shape[1:]
+        if self.directions.ndim != 2 or self.directions.dtype.kind != "f":
+            raise InputError("directions: must be [m, k]")
+        if not self.low.shape == self.width.shape == self.mixers.shape == k:
+            raise InputError("cells: must have k entries each")
+        if self.mixers.dtype != np.uint64 or {self.low.dtype.kind, self.width.dtype.kind} != {"f"}:
+            raise InputError("cells: mixers must be uint64, the others numbers")
+        if not all(np.isfinite(x).all() for x in (self.directions, self.low, self.width)) or not (self.width > 0).all():
+            raise InputError("cells: must be finite, with positive widths")
+        if not 2 <= self.count < 2**31:
+            raise InputError(f"count = {self.count}: must lie in 2..{2**31 - 1}")
+        return self
+
     def keys(self, features: np.ndarray) -> np.ndarray:
         """The hash of the cell of each row of features [n, m], [n] (uint64)."""
         digits = np.floor((features @ self.directions - self.low) / self.width)
@@ -60,6 +76,11 @@ class CellPolicy:
     def horizon(self) -> int:
         """H."""
         return len(self.known)
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.cells.directions.shape[0])
 
     def start(self, n: int) -> np.ndarray:
         """The starting budget, n times."""

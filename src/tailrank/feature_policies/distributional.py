@@ -25,6 +25,11 @@ class DistributionalPolicy(Memoryless):
     n_actions: int
     horizon: int
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.layers[0][0].shape[0]) - self.horizon
+
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
         x = with_step(states, h, self.horizon)

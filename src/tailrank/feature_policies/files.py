@@ -12,7 +12,7 @@ from tailrank.checks import InputError
 from tailrank.feature_policies.cells import CellPolicy, Cells
 from tailrank.feature_policies.distributional import DistributionalPolicy
 from tailrank.feature_policies.softmax import Network, SoftmaxPolicy
-from tailrank.policy import BudgetPolicy
+from tailrank.policy import BudgetPolicy, check_budget_policy, whole_numbers
 
 KINDS = {"softmax": SoftmaxPolicy, "cells": CellPolicy, "distributional": DistributionalPolicy}
 CELLS = ("directions", "low", "width", "mixers")
@@ -84,29 +84,25 @@ def _distributional(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPo
 
 def _cells(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:
     A, count = checks.whole(scalars["n_actions"], "n_actions"), checks.whole(scalars["count"], "count", 2)
+    _require(A < 2**31, "n_actions: is too large")
     directions, low, width, mixers = (arrays[f"cells.{name}"] for name in CELLS)
-    _require(directions.ndim == 2 and directions.dtype.kind == "f", "directions: must be [m, k]")
-    _require(low.shape == width.shape == mixers.shape == directions.shape[1:], "cells: must have k entries each")
-    _require(mixers.dtype == np.uint64 and bool((width > 0).all()), "cells: mixers must be uint64, widths positive")
+    cells = Cells(directions, low, width, count, mixers).checked()
     known, offsets = arrays["known"], arrays["offsets"]
     _require(known.dtype == np.uint64 and offsets.dtype.kind in "iu" and known.ndim == 1, "known: must be hashes")
-    first, offset, actions, elsewhere = (arrays[f"inner.{name}"] for name in INNER)
-    _require(all(x.dtype.kind in "iu" for x in (first, offset, actions, elsewhere)), "inner: must be whole numbers")
+    first, offset, actions, elsewhere = (whole_numbers(arrays[f"inner.{name}"], name) for name in INNER)
+    offsets = whole_numbers(offsets, "offsets")
     _require(first.ndim == 2 and actions.ndim == 1 and actions.size > 0, "first: must be [H, S], actions flat")
     H, S = first.shape
     grid = scalars["grid"]
-    _require(elsewhere.shape == (H, S) and offset.shape == (H, S + 1), "inner: must be [H, S] and [H, S + 1]")
-    _require(grid.horizon == H and offsets.shape == (H + 1,), "grid, offsets: must have H steps")
+    _require(offsets.shape == (H + 1,), "offsets: must have H steps")
     _require(int(offsets[0]) == 0 and int(offsets[-1]) == known.size, "offsets: must cover the hashes")
-    sizes = np.diff(offsets.astype(np.int64))
+    sizes = np.diff(offsets)
     _require(bool((sizes >= 0).all()) and int(sizes.max(initial=0)) <= S, "offsets: must not decrease, nor exceed S")
-    _require(bool((np.diff(offset, axis=1) >= 0).all()) and int(offset.min()) >= 0, "offset: must not decrease")
-    _require(int(offset.max()) <= actions.size and int(np.abs(first).max()) < 2**60, "offset, first: out of range")
-    _require(int(actions.min()) >= 0 and int(actions.max()) < A, "actions: must lie below n_actions")
-    _require(int(elsewhere.min()) >= 0 and int(elsewhere.max()) < A, "elsewhere: must lie below n_actions")
-    inner = BudgetPolicy(grid, int(scalars["budget"]), first, offset, actions, elsewhere)
+    inner = BudgetPolicy(grid, checks.whole(scalars["budget"], "budget", -(2**53)), first, offset, actions, elsewhere)
+    check_budget_policy(inner)
+    _require(max(int(actions.max()), int(elsewhere.max(initial=0))) < A, "actions: must lie below n_actions")
     parts = [known[i:j] for i, j in pairwise(offsets.tolist())]
-    return CellPolicy(Cells(directions, low, width, count, mixers), parts, inner, A)
+    return CellPolicy(cells, parts, inner, A)
 
 
 def _require(holds: bool, message: str) -> None:

@@ -96,6 +96,11 @@ class SoftmaxPolicy(Memoryless):
         """H."""
         return len(self.network.head)
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int((self.network.trunk[0][0] if self.network.trunk else self.network.head[0]).shape[0])
+
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
         p = self.network.probabilities(h, states)

@@ -43,7 +43,7 @@ RC: dict[str, Any] = {
     "legend.borderpad": 0.0, "legend.columnspacing": 1.2, "legend.handletextpad": 0.5, "figure.facecolor": "white",
     "axes.facecolor": "white", "savefig.facecolor": "white", "savefig.dpi": 300.0, "figure.dpi": 150.0,
     "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "tailrank", "axes.axisbelow": True,
-    "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
+    "text.parse_math": False, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
 }  # fmt: skip
 
 

@@ -27,18 +27,20 @@ def write(
     mdp: FiniteMDP | None = None,
     name: str | None = None,
     seed: int = 0,
+    imports: Sequence[str] = (),
 ) -> int:
     """Write the report of a plan, or of one or several folders of runs, to `path`; the bytes written.
 
     mdp: where the plan was made, for the pictures that need it (other policies, episodes). seed: of the episodes.
+    imports: packages that the configurations of runs may have imported; no others are.
     """
     from tailrank.report.document import save
     from tailrank.report.sources import of_plan, of_runs
 
     if isinstance(item, str | Path):
-        subject = of_runs([Path(item)])
+        subject = of_runs([Path(item)], imports=imports)
     elif isinstance(item, Sequence):
-        subject = of_runs([Path(folder) for folder in item])
+        subject = of_runs([Path(folder) for folder in item], imports=imports)
     else:
         subject = of_plan(item, mdp, name or "plan", seed=seed)
     return save(subject, path)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrank.mdp import FiniteMDP
 from tailrank.plan import Plan
-from tailrank.report.runs import Run
+from tailrank.report.runs import Run, finite
 
 Facts = tuple[str, tuple[tuple[str, str], ...]]
 PACKAGES = ("tailrank", "numpy", "numba", "scipy")
@@ -90,6 +90,8 @@ def _warnings(run: Run) -> list[str]:
     if run.status != "finished":
         error = run.manifest.get("error")
         lines.append(f"The run is not finished ({run.status}){f': {error}' if error else ''}.")
+    if run.missing:
+        lines.append(f"The environment could not be made: {run.missing}.")
     missed = sum(row.get("converged") is False for row in run.rows)
     if missed:
         lines.append(f"The fit of the model did not converge in {missed} of {len(run.rows)} iterations.")
@@ -97,10 +99,10 @@ def _warnings(run: Run) -> list[str]:
     rank, true = run.config.get("rank"), _true_rank(run)
     if isinstance(rank, int) and true is not None and rank < true:
         lines.append(f"Misspecified rank: the model has rank {rank}, the environment has rank {true}.")
-    if run.rows and float(run.rows[-1].get("saturated") or 0.0) > 0.5:
+    if run.rows and (finite(run.rows[-1].get("saturated")) or 0.0) > 0.5:
         lines.append("More than half of the bonuses are still at their cap: the run has explored little.")
-    cvar, star = run.result.get("cvar"), run.star
-    if isinstance(cvar, int | float) and star is not None and star - cvar > 0.05 * max(abs(star), 1e-12):
+    cvar, star = finite(run.result.get("cvar")), run.star
+    if cvar is not None and star is not None and star - cvar > 0.05 * max(abs(star), 1e-12):
         lines.append(f"The returned policy has CVaR {cvar:.4g}, the best possible is {star:.4g}.")
     return lines
 

@@ -26,12 +26,11 @@ LIMIT = 1_000_000
 LEFT_OUT = "Left out to keep the file small: write a report of this run alone."
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.M)
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.M)
-ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def save(subject: Subject, path: str | Path) -> int:
     """Write the report to `path`, all or nothing; the bytes written."""
-    text = page(fitting(subject)).encode()
+    text = page(fitting(subject)).encode(errors="backslashreplace")
     write_bytes(Path(path), text)
     return len(text)
 
@@ -84,7 +83,7 @@ def _hash(text: str) -> str:
 def as_json(data: object) -> str:
     """JSON that is safe inside a script element: no tag, comment or line end of JavaScript can occur in it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda match: ESCAPES[match[0]], text)
+    return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 @lru_cache(maxsize=1)

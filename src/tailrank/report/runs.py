@@ -8,6 +8,7 @@ still going has the plan of its last checkpoint, or none yet.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,17 +19,24 @@ import numpy as np
 from tailrank import storage
 from tailrank.checks import InputError, tail_level
 from tailrank.experiments import folder as files
-from tailrank.experiments.build import environment
+from tailrank.experiments.build import check_trusted, environment
 from tailrank.experiments.config import RunConfig, read_toml
 from tailrank.experiments.fresh import EVALUATION as EVALUATION
+from tailrank.experiments.restored import plan_in
 from tailrank.mdp import FiniteMDP
-from tailrank.planners.latent import LatentPlan
 from tailrank.policy import BudgetPolicy, Policy
+from tailrank.reading import MOST_TEXT, check_entries, parse_json, read_arrays, read_bytes
 from tailrank.training import raw_truth
 
-LARGEST_FILE = 256 * 2**20
 APART = ("seed", "checkpoint_every")
 """Settings in which runs of one kind may differ."""
+
+
+def finite(value: object) -> float | None:
+    """A number of a file as a float; None if it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None
 
 
 def is_run(path: Path) -> bool:
@@ -45,15 +53,17 @@ class Run:
     manifest: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)
     in_use: bool = False
+    imports: tuple[str, ...] = ()
+    """Packages that its configuration may have imported."""
 
     @classmethod
-    def read(cls, folder: Path) -> Run:
+    def read(cls, folder: Path, imports: tuple[str, ...] = ()) -> Run:
         """The run in `folder`; raises where there is none or it is damaged."""
         if not is_run(folder):
             raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
         # In this order, while it may go on: it ends with its rows, then the manifest, then nobody holds it.
         in_use, manifest = files.in_use(folder), files.read_manifest(folder)
-        return cls(folder, read_toml(folder / files.CONFIG), manifest, read_rows(folder), in_use)
+        return cls(folder, read_toml(folder / files.CONFIG), manifest, read_rows(folder), in_use, imports)
 
     @property
     def tau(self) -> float:
@@ -87,16 +97,13 @@ class Run:
     @property
     def interval(self) -> dict[str, float] | None:
         """The bounds on the CVaR of its sample of returns at its own tau, where it gives any."""
-        low, high = (self.result.get(name) for name in ("cvar_low", "cvar_high"))
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return None
-        return {"tau": self.tau, "low": float(low), "high": float(high)}
+        low, high = (finite(self.result.get(name)) for name in ("cvar_low", "cvar_high"))
+        return None if low is None or high is None else {"tau": self.tau, "low": low, "high": high}
 
     @property
     def star(self) -> float | None:
         """CVaR*, where it is known."""
-        value = self.result.get("cvar_star")
-        return float(value) if isinstance(value, int | float) else None
+        return finite(self.result.get("cvar_star"))
 
     @property
     def kind(self) -> str:
@@ -105,19 +112,32 @@ class Run:
 
     def column(self, name: str) -> np.ndarray | None:
         """A column of the rows [n] with NaN where a row says nothing, or None where no row says anything."""
-        values = [row.get(name) for row in self.rows]
+        values = [finite(row.get(name)) for row in self.rows]
         if all(value is None for value in values):
             return None
-        return np.array([float(v) if isinstance(v, int | float) else np.nan for v in values])
+        return np.array([np.nan if value is None else value for value in values])
 
     @cached_property
+    def _made(self) -> tuple[Any, str]:
+        """Its environment and nothing; or None, and why it was not made."""
+        try:
+            config = RunConfig.from_dict(self.config)
+            if config.simulated:
+                return None, ""
+            check_trusted(config, self.imports)
+            return environment(config), ""
+        except (InputError, OSError) as error:
+            return None, str(error)
+
+    @property
     def environment(self) -> Any:
         """Its environment, or None where it cannot be made from the configuration or is a simulator."""
-        try:
-            config = RunConfig.read(self.folder / files.CONFIG)
-            return None if config.simulated else environment(config)
-        except (InputError, OSError):
-            return None
+        return self._made[0]
+
+    @property
+    def missing(self) -> str:
+        """Why its environment could not be made, if so."""
+        return self._made[1]
 
     @cached_property
     def truth(self) -> FiniteMDP | None:
@@ -134,7 +154,7 @@ class Run:
                 return stored.policy, str(stored.info.get("returned", "")).split(",")[0]
             found = files.read_checkpoint(self.folder) if self.truth is not None else None
             if found is not None and "plan.budget" in found[0]:
-                plan = LatentPlan.from_arrays(found[0], "plan")
+                plan = plan_in(found[0], "plan", self.environment)
                 return plan.policy(self.environment.rewards), f"the plan of iteration {found[1].rows}"
         except InputError as error:
             return None, f"The policy cannot be shown: {error}."
@@ -156,19 +176,14 @@ class Run:
 
     def returns(self) -> np.ndarray | None:
         """The sample of evaluation returns [n], where the run has one."""
-        from safetensors import SafetensorError, safe_open
-
         path = self.folder / EVALUATION
         if not path.is_file():
             return None
-        try:
-            with safe_open(str(path), framework="numpy") as file:
-                values = np.asarray(file.get_tensor("returns"), dtype=np.float64).ravel()
-        except (SafetensorError, OSError, ValueError, TypeError) as error:
-            raise InputError(f"{path}: is damaged ({str(error).splitlines()[0]})") from None
-        if values.size == 0 or not np.isfinite(values).all():
+        arrays, _ = read_arrays(path)
+        values = arrays.get("returns", np.zeros(0)).ravel()
+        if values.dtype.kind not in "iuf" or values.size == 0 or not np.isfinite(values).all():
             raise InputError(f"{path}: returns must be finite numbers, at least one")
-        return values
+        return values.astype(np.float64)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -176,14 +191,16 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / files.ROWS
     if not path.is_file():
         return []
-    if path.stat().st_size > LARGEST_FILE:
-        raise InputError(f"{path}: has {path.stat().st_size} bytes, a report reads at most {LARGEST_FILE}")
-    lines = path.read_bytes().split(b"\n")[:-1]
+    data = read_bytes(path, MOST_TEXT)
+    try:
+        check_entries(data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             row = None
         if not isinstance(row, dict):
             raise InputError(f"{path}: line {number} is damaged")

@@ -2,7 +2,8 @@
 
 It listens on 127.0.0.1, and a request must say so: its Host must be this server, or a page of another site could reach
 it through a name that points here (DNS rebinding); its Origin, if it has one, must be this server. The path must be
-one of three words and never becomes a path of a file. Requests are small or refused.
+one of three words and never becomes a path of a file. Requests are small and quick or refused: who is slow to ask is
+cut off after `SECONDS`, or at once when others wait.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import json
 import socket
 import sys
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tailrank.checks import InputError
 from tailrank.report.site import Site
+from tailrank.text import printable
 
 ADDRESS = "127.0.0.1"
 MOST_BODY = 1024
@@ -43,7 +47,7 @@ class Refused(Exception):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a site; at most `MOST_REQUESTS` at a time, further ones are cut off."""
+    """Serves a site, `MOST_REQUESTS` at a time; one more takes the place of the slowest that is still asking."""
 
     daemon_threads = True
     # Closing must not wait for a browser that keeps a connection open.
@@ -52,6 +56,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, site: Site, port: int) -> None:
         self.site = site
         self._free = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._asking: dict[Any, None] = {}
+        self._lock = threading.Lock()
         super().__init__((ADDRESS, port), Handler)
 
     @property
@@ -60,13 +66,16 @@ class Server(ThreadingHTTPServer):
         return tuple(f"{name}:{self.server_port}" for name in (ADDRESS, "localhost"))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the request, if there is one free."""
-        if not self._free.acquire(blocking=False):
+        """Start a thread for the request, if there is one free or can be freed."""
+        if not self._free.acquire(blocking=False) and not (self._cut_off() and self._free.acquire(timeout=1.0)):
             self.shutdown_request(request)
             return
+        with self._lock:
+            self._asking[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
+            self.asked(request)
             self._free.release()
             raise
 
@@ -75,24 +84,60 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.asked(request)
             self._free.release()
+
+    def asked(self, request: Any) -> None:
+        """All of the request has been read."""
+        with self._lock:
+            self._asking.pop(request, None)
+
+    def _cut_off(self) -> bool:
+        """End the request that has been asking for longest; whether there was one."""
+        with self._lock:
+            slowest = next(iter(self._asking), None)
+            self._asking.pop(slowest, None)
+        if slowest is not None:
+            with suppress(OSError):
+                slowest.shutdown(socket.SHUT_RDWR)
+        return slowest is not None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """One line for what should not happen; nothing for browsers that go away."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            print(f"tailrank: error: {type(error).__name__}: {error}", file=sys.stderr)
+            print(printable(f"tailrank: error: {type(error).__name__}: {error}"), file=sys.stderr)
 
 
 class Bounded(io.RawIOBase):
-    """A stream whose lines after the first may be `MOST_HEADERS` bytes long altogether."""
+    """What a client asks: lines after the first of `MOST_HEADERS` bytes altogether, everything within `SECONDS`."""
 
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.first, self.left = stream, True, MOST_HEADERS
+    def __init__(self, stream: Any, connection: socket.socket) -> None:
+        self.stream, self.connection = stream, connection
+        self.first, self.left, self.end = True, MOST_HEADERS, time.monotonic() + SECONDS
+
+    def _some(self, most: int) -> bytes:
+        """Bytes that have come, without a newline before the last; none at the end. Late is a TimeoutError."""
+        # A limit for every read would let who sends a byte now and then stay for ever.
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        found = self.stream.peek()[:most]
+        return bytes(self.stream.read(found.find(b"\n") + 1 or len(found)))
+
+    def _until(self, most: int, line: bool) -> bytes:
+        data = b""
+        while len(data) < most and not (line and data.endswith(b"\n")):
+            part = self._some(most - len(data))
+            if not part:
+                break
+            data += part
+        return data
 
     def readline(self, size: int | None = -1) -> bytes:
         """A line; an error, which the parser of headers turns into 431, when there are too many bytes."""
-        line: bytes = self.stream.readline(min(65537, size if size is not None and size >= 0 else 65537))
+        line = self._until(min(65537, size if size is not None and size >= 0 else 65537), line=True)
         if self.first:
             self.first = False
             return line
@@ -102,8 +147,8 @@ class Bounded(io.RawIOBase):
         return line
 
     def read(self, size: int = -1) -> bytes:
-        """Bytes of the body."""
-        return bytes(self.stream.read(size))
+        """Bytes of the body, at most `MOST_BODY`."""
+        return self._until(min(size, MOST_BODY) if size >= 0 else MOST_BODY, line=False)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -118,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Bound what can be read."""
         super().setup()
-        self.rfile = Bounded(self.rfile)  # type: ignore[assignment]
+        self.rfile = Bounded(self.rfile, self.connection)  # type: ignore[assignment]
 
     def do_GET(self) -> None:
         """The page or its data."""
@@ -135,11 +180,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, routes: dict[str, Any], others: tuple[str, ...]) -> None:
         try:
-            self._check()
+            length = self._check()
             if self.path in others:
                 raise Refused(405, "this address does not take this method")
             if self.path not in routes:
                 raise Refused(404, "there is nothing here")
+            self.body = self.rfile.read(length)
+            self.server.asked(self.connection)
+            self.connection.settimeout(SECONDS)
             routes[self.path]()
         except Refused as refused:
             self.send_error(refused.code, str(refused))
@@ -148,7 +196,8 @@ class Handler(BaseHTTPRequestHandler):
                 raise
             self.send_error(503 if self.command == "GET" else 400, str(error))
 
-    def _check(self) -> None:
+    def _check(self) -> int:
+        """The length of the body of a request that may be answered."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or hosts[0].strip().lower() not in self.server.hosts:
             raise Refused(403, "Host: this server answers to its own address only")
@@ -160,11 +209,15 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(403, "Sec-Fetch-Site: this server answers to its own pages only")
         if self.headers.get("Transfer-Encoding") is not None:
             raise Refused(411, "Content-Length: must be given")
-        length = self.headers.get("Content-Length", "0")
+        lengths = self.headers.get_all("Content-Length") or ["0"]
+        if len(lengths) > 1:
+            raise Refused(400, "Content-Length: must be given once")
+        length = lengths[0]
         if not (length.isascii() and length.isdigit()) or len(length) > 9:
             raise Refused(400 if len(length) <= 9 else 413, "Content-Length: must be a small whole number")
         if int(length) > MOST_BODY:
             raise Refused(413, f"Content-Length: must be at most {MOST_BODY}")
+        return int(length)
 
     def _page(self) -> None:
         self._send(200, "text/html; charset=utf-8", self.server.site.page())
@@ -182,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         if (self.headers.get("Content-Type") or "").split(";")[0].strip().lower() != "application/json":
             raise Refused(415, "Content-Type: must be application/json")
         try:
-            asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+            asked = json.loads(self.body)
         except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict) or set(asked) != {"tau"} or not isinstance(asked["tau"], int | float):

@@ -31,8 +31,8 @@ Stamp = tuple[tuple[int, ...], ...]
 class Site:
     """Data for the page, with a mark (an ETag) that changes when the data does. Safe to use from many threads."""
 
-    def __init__(self, make: Callable[[], Subject], folders: Sequence[Path] = ()) -> None:
-        self._make, self._folders = make, tuple(folders)
+    def __init__(self, make: Callable[[], Subject], folders: Sequence[Path] = (), imports: Sequence[str] = ()) -> None:
+        self._make, self._folders, self._imports = make, tuple(folders), tuple(imports)
         self._lock, self._solving = threading.Lock(), threading.Lock()
         self._known: dict[str, Problem] = {}
         self._stamps: tuple[Stamp, Stamp] | None = None
@@ -44,7 +44,7 @@ class Site:
         """The page, ready to ask this server for news."""
         with self._lock:
             self._refresh()
-            return page(self._data, live=True).encode()
+            return page(self._data, live=True).encode(errors="backslashreplace")
 
     def data(self) -> tuple[bytes, str]:
         """The data as JSON, and its mark."""
@@ -65,16 +65,19 @@ class Site:
         finally:
             self._solving.release()
 
+    def _runs(self) -> Subject:
+        return of_runs(self._folders, self._known, imports=self._imports)
+
     def _refresh(self) -> None:
         stamps = _stamp(self._folders, HEAVY), _stamp(self._folders, LIGHT)
         if self._stamps == stamps:
             return
         if self._stamps is None or self._stamps[0] != stamps[0]:
-            self._subject = of_runs(self._folders, self._known) if self._folders else self._make()
+            self._subject = self._runs() if self._folders else self._make()
             self._data = fitting(self._subject)
             self._data["mark"] = _mark(as_json([self._data["problems"], self._data["policies"]]).encode())
         else:
-            runs = [Run.read(folder) for folder in self._folders]
+            runs = [Run.read(folder, self._imports) for folder in self._folders]
             self._subject = replace(
                 self._subject, runs=tuple(runs), about=facts_of_runs(runs), warnings=warnings_of(runs)
             )

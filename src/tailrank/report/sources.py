@@ -30,9 +30,13 @@ MOST_RUNS = 200
 
 
 def of_sources(
-    sources: Sequence[str], read: Reader, *, tau: float | None, seed: int = 0, seconds: float = 60.0
-) -> Subject:
-    """The subject that `sources` name: folders of runs; a policy file and an MDP; or an MDP."""
+    sources: Sequence[str], read: Reader, *, tau: float | None, seed: int = 0, seconds: float = 60.0,
+    imports: Sequence[str] = (),
+) -> Subject:  # fmt: skip
+    """The subject that `sources` name: folders of runs; a policy file and an MDP; or an MDP.
+
+    imports: packages that the configurations of runs may have imported.
+    """
     folders = [Path(source) for source in sources if Path(source).is_dir()]
     if folders:
         if len(folders) < len(sources):
@@ -40,7 +44,7 @@ def of_sources(
             raise InputError(f"{other}: is no folder of a run; runs are reported on their own")
         if tau is not None:
             raise InputError("tau: a run has its own; move the slider of the report instead")
-        return of_runs(folders)
+        return of_runs(folders, imports=imports)
     if _is_policy(sources[0]):
         if len(sources) != 2:
             raise InputError(f"{sources[0]}: is a policy; give the MDP it plays in as the one other source")
@@ -132,13 +136,18 @@ def _law_of(policy: Policy, source: Source, grid: BudgetGrid | None) -> Evaluati
     return evaluate_levels(policy, mdp, grid)
 
 
-def of_runs(folders: Sequence[Path], known: dict[str, Problem] | None = None) -> Subject:
-    """The subject of one or several runs. known: problems that were solved before, by environment; added to."""
+def of_runs(
+    folders: Sequence[Path], known: dict[str, Problem] | None = None, *, imports: Sequence[str] = ()
+) -> Subject:
+    """The subject of one or several runs. known: problems that were solved before, by environment; added to.
+
+    imports: packages that their configurations may have imported.
+    """
     if not folders:
         raise InputError("runs: at least one folder must be given")
     if len(folders) > MOST_RUNS:
         raise InputError(f"runs: a report shows at most {MOST_RUNS}, found {len(folders)}")
-    runs = [Run.read(folder) for folder in folders]
+    runs = [Run.read(folder, tuple(imports)) for folder in folders]
     known = {} if known is None else known
     problems: dict[str, Problem] = {}
     policies = []

@@ -95,7 +95,15 @@ class Bins:
         played, steps, count = (int(x) for x in arrays["counters"])
         cells = Cells(
             arrays["cells.directions"], arrays["cells.low"], arrays["cells.width"], count, arrays["cells.mixers"]
-        )
+        ).checked()
+        keys, actions, rewards, alive = (arrays[f"seen.{name}"] for name in SEEN)
+        if keys.ndim != 2 or not keys.shape == actions.shape == rewards.shape == alive.shape:
+            raise checks.InputError("seen: must have an entry for each step and episode")
+        kinds = [x.dtype.kind for x in (keys, actions, rewards, alive)]
+        if kinds != ["u", "i", "f", "b"] or keys.itemsize != 8:
+            raise checks.InputError("seen: must be hashes, actions, rewards and whether the episode went on")
+        if not np.isfinite(rewards).all() or not ((actions >= 0) & (actions < progress.n_actions))[alive].all():
+            raise checks.InputError(f"seen: rewards must be finite, actions lie in 0..{progress.n_actions - 1}")
         ends = np.cumsum(arrays["sizes"])[:-1]
         parts = zip(*(np.split(arrays[f"seen.{name}"], ends, axis=1) for name in SEEN), strict=True)
         seen = [Seen(*part) for part in parts]
