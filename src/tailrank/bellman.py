@@ -106,10 +106,22 @@ class Induction:
         from tailrank import kernels
 
         tables, states = self.layout.tables[0], start > 0
-        budgets = np.arange(tables.first[states].min(), tables.last[states].max() + 1)
-        total = np.zeros(budgets.size)
-        kernels.mix_tables(start, tables.first, tables.offset, tables.pad, self.start_values, int(budgets[0]), total)
-        return budgets, total
+        parts = []
+        for low, high in _union(tables.first[states], tables.last[states]):
+            total = np.zeros(high - low + 1)
+            kernels.mix_tables(start, tables.first, tables.offset, tables.pad, self.start_values, low, total)
+            parts.append((np.arange(low, high + 1), total))
+        budgets, totals = zip(*parts, strict=True)
+        return np.concatenate(budgets), np.concatenate(totals)
+
+
+def _union(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
+    """The whole numbers in one of the intervals first..last [n], as intervals apart, in order."""
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
+    ends = last[np.append(begins[1:] - 1, first.size - 1)]
+    return list(zip(first[begins].tolist(), ends.tolist(), strict=True))
 
 
 @lru_cache(maxsize=8)
