@@ -1,6 +1,6 @@
 """Runs that are killed, starved of disk, or given an environment that misbehaves: how many go on to the same bytes.
 
-    python studies/crash.py [files] [signals] [workers] [environments]
+    python studies/crash.py [PART...]        such as files, or signals/ela; all if none is given
 
 Writes studies/results/crash.json. The checks are those of the tests (tests/experiments: test_crashes, test_chaos,
 test_sweep_backends), at all places instead of some:
@@ -13,6 +13,7 @@ test_sweep_backends), at all places instead of some:
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -23,6 +24,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TAILRANK_THREADS": "1"}
@@ -43,8 +46,9 @@ from tailrank.experiments.run import run
 PATH = Path(__file__).resolve().parent / "results" / "crash.json"
 EVERY_KIND = ("ela", "simulator", "bins")
 """Cases that meet every kind of fault; the others write in the same way and are killed only."""
-SIGNALS = {"SIGKILL": 30, "SIGTERM": 10, "SIGINT": 10, "SIGHUP": 10}
-SWEEPS, POINTS = 4, 2
+LONGER = {"ela": {"iterations": 600}, "simulator": {"iterations": 150}, "bins": {"iterations": 60}}
+SIGNALS = {"SIGKILL": 10, "SIGTERM": 4, "SIGINT": 3, "SIGHUP": 3}
+SWEEPS, POINTS = 3, 2
 
 
 class Tally:
@@ -67,40 +71,41 @@ class Tally:
         return {"tried": dict(self.tried), "in_all": self.tried.total(), "wrong": self.wrong}
 
 
-def at_files(place: Path) -> Tally:
-    """Every change of a file."""
+def at_files(place: Path, name: str) -> Tally:
+    """Every change of a file by a run."""
     tally = Tally()
-    for name in crashes.CASES:
-        config, expected, calls = test_crashes.whole(place, name)
-        for at in range(calls):
-            for kind in faults.KINDS if name in EVERY_KIND else ("kill",):
-                tally.attempt(f"{name}, {kind}", test_crashes.disturbed, place, name, at, kind, config, expected)
+    config, expected, calls = test_crashes.whole(place, name)
+    for at in range(calls):
+        for kind in faults.KINDS if name in EVERY_KIND else ("kill",):
+            tally.attempt(kind, test_crashes.disturbed, place, name, at, kind, config, expected)
+    return tally
+
+
+def at_files_of_a_sweep(place: Path) -> Tally:
+    """Every change of a file by a sweep."""
+    tally = Tally()
     expected, calls = test_crashes.whole_sweep(place)
     for at in range(calls):
         for kind in ("kill", "full"):
-            tally.attempt(f"sweep, {kind}", test_crashes.disturbed_sweep, place, at, kind, expected)
+            tally.attempt(kind, test_crashes.disturbed_sweep, place, at, kind, expected)
     return tally
 
 
-def at_signals(place: Path) -> Tally:
+def at_signals(place: Path, name: str) -> Tally:
     """Signals to real processes; a run that finished is begun again."""
     tally, moments = Tally(), random.Random(0)
-    left = [name for name, count in SIGNALS.items() for _ in range(count)]
+    left = [which for which, count in SIGNALS.items() for _ in range(count)]
     moments.shuffle(left)
-    longer = {"ela": {"iterations": 600}, "simulator": {"iterations": 150}, "bins": {"iterations": 60}}
-    wholes = {}
-    for name, more in longer.items():
-        config = place / f"{name}.toml"
-        config.write_text(RunConfig.from_dict(crashes.CASES[name] | more | {"checkpoint_every": 5}).toml())
-        run(RunConfig.read(config), place / f"{name}-whole")
-        wholes[name] = config, crashes.outcome(place / f"{name}-whole")
+    config = place / "c.toml"
+    config.write_text(RunConfig.from_dict(crashes.CASES[name] | LONGER[name] | {"checkpoint_every": 5}).toml())
+    run(RunConfig.read(config), place / "whole")
+    expected = crashes.outcome(place / "whole")
     while left:
-        name = moments.choice(list(wholes))
-        tally.attempt(f"run of {name}", _through, place, name, *wholes[name], left, moments, tally)
+        tally.attempt("finished runs", _through, place, config, expected, left, moments, tally)
     return tally
 
 
-def _through(place, name, config, expected, left, moments, tally) -> None:
+def _through(place, config, expected, left, moments, tally) -> None:
     """One run, from its start to its end through as many signals as it takes."""
     out = place / "signalled"
     shutil.rmtree(out, ignore_errors=True)
@@ -132,59 +137,65 @@ def _wait_for_a_row(out: Path, child: subprocess.Popen) -> None:
         time.sleep(0.002)
 
 
-def at_workers(place: Path) -> Tally:
-    """Sweeps one of whose workers is killed, then another."""
+def at_workers(place: Path, backend: str) -> Tally:
+    """Sweeps one of whose workers is killed."""
     tally, path = Tally(), place / "s.toml"
     path.write_text(test_sweep_backends.FILE)
     sweep = test_sweep_backends.read_sweep(path, place / "serial")
     test_sweep_backends.run_sweep(sweep, backend="serial")
     expected = test_sweep_backends.outcome(sweep.out)
 
-    def one(out, backend):
+    def one(out):
         going = test_sweep_backends.start(path, out, "--backend", backend, "--workers", "2")
         test_sweep_backends.kill_a_worker(out, going)
         test_sweep_backends.finished(going)
         assert test_sweep_backends.outcome(out) == expected
 
     for number in range(SWEEPS):
-        for backend in ("processes", "dask"):
-            tally.attempt(f"worker killed, {backend}", one, place / f"{backend}{number}", backend)
+        tally.attempt("worker killed", one, place / f"{number}")
     return tally
 
 
-def at_environments(place: Path) -> Tally:
+def at_environments(place: Path, name: str) -> Tally:
     """Every way of misbehaving, at random calls."""
     tally, moments = Tally(), random.Random(1)
-    for name in test_chaos.CASES:
-        config, expected, calls = test_chaos.undisturbed(place, name)
-        for kind in chaos.FAULTS:
-            if kind == "reward outside its range" and name != "ela":
-                continue  # others have no range
-            for _ in range(POINTS):
-                plan = chaos.Plan(kind, moments.randrange(test_chaos.points(kind, calls)), place / "log")
-                shutil.rmtree(place / "out", ignore_errors=True)
-                tally.attempt(kind, test_chaos.misbehaved, config, expected, place / "out", plan)
+    config, expected, calls = test_chaos.undisturbed(place, name)
+    for kind in chaos.FAULTS:
+        if kind == "reward outside its range" and name != "ela":
+            continue  # others have no range
+        for _ in range(POINTS):
+            plan = chaos.Plan(kind, moments.randrange(test_chaos.points(kind, calls)), place / "log")
+            shutil.rmtree(place / "out", ignore_errors=True)
+            tally.attempt(kind, test_chaos.misbehaved, config, expected, place / "out", plan)
     return tally
 
 
-PARTS = {"files": at_files, "signals": at_signals, "workers": at_workers, "environments": at_environments}
+PARTS = {
+    **{f"files/{name}": partial(at_files, name=name) for name in crashes.CASES},
+    "files/sweep": at_files_of_a_sweep,
+    **{f"signals/{name}": partial(at_signals, name=name) for name in LONGER},
+    **{f"workers/{backend}": partial(at_workers, backend=backend) for backend in ("processes", "dask")},
+    **{f"environments/{name}": partial(at_environments, name=name) for name in test_chaos.CASES},
+}
 
 
 def main() -> None:
     """The parts that are named, all if none is."""
-    found = json.loads(PATH.read_text()) if PATH.exists() else {}
-    for name in sys.argv[1:] or PARTS:
-        began = time.monotonic()
+    wanted = [part for part in PARTS if len(sys.argv) == 1 or {part, part.split("/")[0]} & set(sys.argv[1:])]
+    for part in wanted:
+        began = time.process_time() + sum(os.times()[2:4])
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where nobody waits for a disk
-        with tempfile.TemporaryDirectory(dir=memory) as place:
-            tally = PARTS[name](Path(place))
-        found[name] = tally.about() | {"minutes": round((time.monotonic() - began) / 60, 1)}
-        PATH.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{name}: {tally.tried.total()} tried, {len(tally.wrong)} wrong", flush=True)
+        with tempfile.TemporaryDirectory(dir=memory) as place, redirect_stdout(io.StringIO()):
+            tally = PARTS[part](Path(place))
+        seconds = time.process_time() + sum(os.times()[2:4]) - began
+        found = json.loads(PATH.read_text()) if PATH.exists() else {}
+        found[part] = tally.about() | {"cpu_seconds": round(seconds)}
+        PATH.write_text(json.dumps({name: found[name] for name in PARTS if name in found}, indent=1) + "\n")
+        print(f"{part}: {tally.tried.total()} tried, {len(tally.wrong)} wrong, {seconds:.0f} s", flush=True)
         for line in tally.wrong[:5]:
             print(f"  {line}")
-    if any(part["wrong"] for part in found.values()):
-        sys.exit(1)
+        if tally.wrong:
+            sys.exit(1)
 
 
 if __name__ == "__main__":
