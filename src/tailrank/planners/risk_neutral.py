@@ -29,7 +29,8 @@ def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
         ptr, after, prob, _ = mdp.rows(h)
         now = np.empty(S), np.empty(S)
         backup(
-            mdp.n_actions, ptr, after, prob, mdp.scaled_rewards(h), values[h + 1], most, lack, values[h], *now, actions[h]
+            mdp.n_actions, ptr, after, prob, mdp.scaled_rewards(h), values[h + 1], most, lack, values[h], *now,
+            actions[h],
         )  # fmt: skip
         most, lack = now
     return MarkovPolicy(actions), values
