@@ -91,6 +91,8 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/run.py
 	@$(BIN)/python studies/zoo.py
 	@$(BIN)/python studies/bound_coverage.py
+	@$(BIN)/python studies/comparison_coverage.py
+	@$(BIN)/python studies/fuzz_planner.py 3600
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/simulators.py

@@ -2,9 +2,10 @@
 
     python studies/fuzz_planner.py [SECONDS] [SEED]
 
-The problems and the answers, in rational arithmetic, are those of tests/fuzz.py. What is written: how many problems of
-each kind were checked, and the largest deviation of each thing that was compared, in units of what is allowed
-(rounding; above 1 is a failure), with the seed that gives it again. Ends with exit code 1 if there was a failure.
+The problems and the answers, in rational arithmetic, are those of tests/fuzz.py, the comparisons those of
+tests/fuzz_checks.py. What is written: how many problems of each kind were checked, and the largest deviation of each
+thing that was compared, in units of what is allowed (rounding; above 1 is a failure), with the seed that gives it
+again. Ends with exit code 1 if there was a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 import numpy as np
 
-import fuzz
+import fuzz_checks
 
 PATH = HERE / "results" / "fuzz_planner.json"
 SECONDS = 3600.0
@@ -35,14 +36,14 @@ def main() -> int:
     failures: list[str] = []
     while time.monotonic() - began < seconds:
         seed += 1
-        for check in fuzz.CHECKS:
-            for i, kind in enumerate(fuzz.KINDS):
+        for check in fuzz_checks.CHECKS:
+            for i, kind in enumerate(fuzz_checks.KINDS):
                 place = f"{check.__name__}, {kind}, [{seed}, {i}]"
                 problems[f"{check.__name__}, {kind}"] += 1
                 try:
                     found = check(np.random.default_rng([seed, i]), kind)
                 except (ArithmeticError, LookupError, MemoryError, RuntimeWarning, ValueError) as error:
-                    found = fuzz.Report({f"{type(error).__name__}: {error}": np.inf})
+                    found = fuzz_checks.Report({f"{type(error).__name__}: {error}": np.inf})
                 for name, share in found.items():
                     compared[name] += 1
                     if share > worst.get(name, (-1.0, ""))[0]:

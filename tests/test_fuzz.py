@@ -1,11 +1,11 @@
-"""Random problems against rational arithmetic (tests/fuzz.py): a few hundred of them, the same every time."""
+"""Random problems against rational arithmetic (tests/fuzz_checks.py): a few hundred of them, the same every time."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-import fuzz
+import fuzz_checks as fuzz
 
 SEEDS = range(8)
 

@@ -29,7 +29,7 @@ ROUNDING_SLACK = 1e-9
 """ceil(0.3 / 0.1) is 4 in floats: a reward this close (in units) to a grid point lies on it."""
 
 LARGEST_LEVEL = 2**40
-"""Units between the least and the most that an episode can earn: with more no table would fit, nor its size int64."""
+"""Units between the least and the most that an episode can earn: with more no table would fit."""
 
 FAITHFUL = Fraction(1, 10**12)
 """How far a reward may be moved to a simple fraction, relative to the spread of the rewards beside it."""

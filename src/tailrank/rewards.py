@@ -81,7 +81,7 @@ class RewardLaw:
         if math.prod(shape) * (top + 1) > MOST_ENTRIES:
             raise InputError(
                 f"upsilon: rewards of up to {top} units of {float(grid.unit):g} need a table of "
-                f"{math.prod(shape) * (top + 1):.3g} numbers, at most {MOST_ENTRIES:.3g} are kept; give a larger one"
+                f"{math.prod(shape) * (top + 1):.3g} numbers, at most {MOST_ENTRIES:.3g} fit; give a larger spacing"
             )
         pmf = np.zeros((*shape, top + 1))
         for h, u in enumerate(units):

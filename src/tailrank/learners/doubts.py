@@ -29,7 +29,10 @@ def doubts(
     promised, (low, high) = learner.promise(state, simulator), interval
     error = 2 * learner.promise_error(state, simulator, rng)
     if not low - error <= promised <= high + error:
-        gap = f"the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), fresh episodes give {low:.4g} to {high:.4g}"
+        gap = (
+            f"the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), "
+            f"fresh episodes give {low:.4g} to {high:.4g}"
+        )
         sure = learner.cautious_promise(state, simulator)
         if sure - error <= high < promised:
             found.append(f"too little data: {gap}; of what was tried so rarely no more than {sure:.4g} is certain")

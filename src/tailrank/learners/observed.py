@@ -163,7 +163,7 @@ class ObservedELA:
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
     def promise(self, state: State, simulator: Simulator, caution: float = 0.0) -> float:
-        """The CVaR that the model promises of its greedy plan; with caution, at least that of any it cannot rule out."""
+        """The CVaR that the model promises of its greedy plan; with caution, what is left of it at worst."""
         return state.grid.value(self.greedy(state, simulator, caution=caution).plan.objective, simulator.horizon)
 
     def cautious_promise(self, state: State, simulator: Simulator) -> float:

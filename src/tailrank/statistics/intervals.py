@@ -85,7 +85,7 @@ def ends(
     each = max(sizes) ** 2 if statistic is improvement else sum(sizes)
     found = stats.bootstrap(
         samples, statistic, n_resamples=RESAMPLES, batch=max(1, BLOCK // (each * samples[0][..., 0].size)),
-        vectorized=True, confidence_level=widened(confidence, sizes), method="percentile", random_state=rng,
+        vectorized=True, axis=-1, confidence_level=widened(confidence, sizes), method="percentile", random_state=rng,
     ).confidence_interval  # fmt: skip
     return np.asarray(found.low), np.asarray(found.high)
 
