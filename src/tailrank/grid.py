@@ -70,7 +70,7 @@ class BudgetGrid:
         step, base = int(self.unit * scale), int(self.offset * scale)
         i = np.asarray(index, dtype=np.int64)
         largest = int(np.abs(i).max(initial=0))
-        if max(largest * step + abs(base), scale) < 2**53:
+        if max(largest * step + abs(base), step, scale) < 2**53:
             return np.asarray((i * step + base) / scale)
         return i * float(self.unit) + float(self.offset)
 
