@@ -159,8 +159,11 @@ class Predictor:
         if hasattr(self.encoder, "encode_batch"):
             leaf = self.encoder.leaves[0]
             value = observation
-            for key in leaf.path:
-                value = value[key]
+            try:
+                for key in leaf.path:
+                    value = value[key]
+            except (KeyError, IndexError, TypeError):
+                raise InputError(f"{leaf.place}: the observation {observation!r:.60} has no such entry") from None
             if np.ndim(value) == len(leaf.shape):
                 return self.encoder.encode([observation]), True
             n = len(value)

@@ -125,7 +125,10 @@ def load(path: str | Path) -> Stored:
 def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
     if text and len(text) > MOST_NOTES:
         raise InputError(f"has a header of {len(text)} characters, at most {MOST_NOTES} are read")
-    header = parse_json(text) if text else {}
+    try:
+        header = parse_json(text) if text else {}
+    except InputError as error:
+        raise InputError(f"damaged header ({error})") from None
     if not isinstance(header, dict) or header.get("format") != "tailrank-policy":
         raise InputError("is a safetensors file, but not one of a tailrank policy")
     if header["schema"] != SCHEMA:

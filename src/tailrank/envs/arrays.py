@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import lzma
 import struct
+import sys
 import tokenize
 import warnings
 import zipfile
@@ -91,12 +92,21 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
                     # No more than this, whatever length the header gives itself.
                     left -= _size(io.BytesIO(member.read(LONGEST_HEADER)), name, left)
                 with archive.open(f"{name}.npy") as member:
-                    arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+                    arrays[name] = _letters(np.lib.format.read_array(member, allow_pickle=False), name)
     except InputError:
         raise
     except DAMAGE as error:
         raise InputError(f"is not a readable .npz file ({type(error).__name__}: {reason(error)})") from None
     return arrays, [name for name in names if name not in NAMES]
+
+
+def _letters(array: np.ndarray, name: str) -> np.ndarray:
+    """The array, if its texts are made of letters that there are; Python takes no others."""
+    if array.dtype.kind == "U" and array.size:
+        native = array.astype(array.dtype.newbyteorder("="))
+        if native.dtype.itemsize and int(native.reshape(-1).view(np.uint32).max()) > sys.maxunicode:
+            raise InputError(f"{name}: must be text, found letters that do not exist")
+    return array
 
 
 def _size(member: IO[bytes], name: str, left: int) -> int:

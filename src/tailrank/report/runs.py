@@ -34,7 +34,7 @@ APART = ("seed", "checkpoint_every")
 
 def finite(value: object) -> float | None:
     """A number of a file as a float; None if it is none, or not finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= sys.float_info.max else None
 
@@ -112,10 +112,13 @@ class Run:
 
     def column(self, name: str) -> np.ndarray | None:
         """A column of the rows [n] with NaN where a row says nothing, or None where no row says anything."""
-        values = [finite(row.get(name)) for row in self.rows]
+        values = [row.get(name) for row in self.rows]
         if all(value is None for value in values):
             return None
-        return np.array([np.nan if value is None else value for value in values])
+        numbers = [finite(value) for value in values]
+        if any(x is None and isinstance(v, int | float) for x, v in zip(numbers, values, strict=True)):
+            raise InputError(f"{self.folder / files.ROWS}: {name} must be finite")
+        return np.array([np.nan if x is None else x for x in numbers])
 
     @cached_property
     def _made(self) -> tuple[Any, str]:

@@ -102,7 +102,7 @@ class PolicyGradient:
         for i, w in enumerate(progress.network.weights):
             w[...] = arrays[f"network.{i}"]
         adam, tracked = progress.adam.from_arrays(arrays), progress.tracked.from_arrays(arrays)
-        played, steps = (int(x) for x in arrays["counters"])
+        played, steps = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
         return Climb(progress.network, adam, tracked, progress.streams, progress.total, played, steps)
 
     def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
