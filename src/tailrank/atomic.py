@@ -6,7 +6,9 @@ of these calls fail.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,16 +56,27 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _alone(path: Path) -> int:
-    """The file at `path`, open for this process alone."""
+    """The file at `path`, open for this process alone. What leads elsewhere from there is removed, never written to."""
     import fcntl
 
     while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
-            with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_at(descriptor, path):  # else whoever had it has given it its name
-                return descriptor
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o666)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link, a pipe
+                raise
+            os.unlink(path)
+            continue
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                os.unlink(path)
+            else:
+                with suppress(OSError):  # some file systems have no locks
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_at(descriptor, path):  # else whoever had it has given it its name
+                    return descriptor
         except BaseException:
             os.close(descriptor)
             raise

@@ -85,8 +85,8 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any], notes: list[str]
     seed, caught = whole(options["seed"], "seed", least=0), list[str]()
     with collected(caught):
         subject = of_sources(
-            sources, lambda source: read_source(source, options), tau=options["tau"], seed=seed, seconds=options["seconds"],
-            imports=options["imports"],
+            sources, lambda source: read_source(source, options), tau=options["tau"], seed=seed,
+            seconds=options["seconds"], imports=options["imports"],
         )  # fmt: skip
     notes += dict.fromkeys([*subject.warnings, *subject.notes, *caught])
     return subject

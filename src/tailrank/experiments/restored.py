@@ -98,7 +98,8 @@ def _check_plan(arrays: Arrays, name: str, env: Episodic, sizes: tuple[int, ...]
     _require(curve.ndim == 1 and curve.size > 0 and curve.dtype == np.float64, f"{name}.curve: must be numbers")
     for h, table in enumerate(tables):
         fits = table.ndim == 2 and len(table) == len(tables[0]) and len(table) in sizes
-        _require(fits and table.shape[1] == curve.size, f"{name}.actions.{h}: must be [groups, {curve.size}]")
+        fits = fits and 0 < table.shape[1] <= curve.size
+        _require(fits, f"{name}.actions.{h}: must be [groups, budgets], at most {curve.size} budgets")
         _whole(table, f"{name}.actions.{h}", env.n_actions)
     _require(budget.shape == objective.shape == (1,), f"{name}.budget: must be one number")
     _whole(budget, f"{name}.budget", curve.size)
