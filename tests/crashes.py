@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def arguments(folder: Path, config: Path) -> list[str]:
     """What a user does about a run that was stopped: resume it if it has begun, else start it again."""
     resume = (folder / files.CONFIG).is_file()
     how = ["--resume", str(folder)] if resume else ["--config", str(config), "--out", str(folder)]
-    return ["train", *how, "--quiet"]
+    trusted = tomllib.loads(config.read_text()).get("imports", [])
+    return ["train", *how, "--quiet", *(word for package in trusted for word in ("--import", package))]
 
 
 def call(given: Sequence[object], **options: object) -> None:

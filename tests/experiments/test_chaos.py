@@ -147,7 +147,7 @@ def test_evaluation_and_sweeps_say_where_too(kind, whole, tmp_path):
 
     def evaluate():
         chaos.PLAN, chaos.CALLS = plan, dict.fromkeys(chaos.CALLS, 0)
-        crashes.call(["evaluate", config.parent / "bins", "--episodes", "20"])
+        crashes.call(["evaluate", config.parent / "bins", "--episodes", "20", "--import", "chaos"])
 
     def work_on():
         chaos.PLAN, chaos.CALLS = plan, dict.fromkeys(chaos.CALLS, 0)
