@@ -120,7 +120,7 @@ class Program:
 @pytest.fixture
 def program(tmp_path, numba_loaded):
     (tmp_path / "tailrank").mkdir()
-    for name in ("jit.py", "machine_code.py", "checks.py"):
+    for name in ("jit.py", "machine_code.py", "checks.py", "text.py"):
         shutil.copy(SOURCE / name, tmp_path / "tailrank")
     for name, text in (("tailrank/__init__.py", ""), ("helper.py", HELPER), ("kernels.py", KERNEL), ("main.py", MAIN)):
         (tmp_path / name).write_text(text)
