@@ -73,11 +73,15 @@ def origin(package, version="1.0"):
     return "\n".join(audit.origin_problems(package, {"thing": version} if version else {}))
 
 
-def test_what_is_installed_is_compared_with_what_was(installed, tmp_path):
+def test_what_is_installed_is_compared_with_what_was(installed, tmp_path, monkeypatch):
     info = tmp_path / "thing-1.0.dist-info"
     assert [*audit.file_problems(installed), *audit.strays([installed], tmp_path), origin(installed)] == [""]
     (tmp_path / "thing.py").write_text("x = 2\n")
     assert list(audit.file_problems(installed)) == ["thing: thing.py has changed since it was installed"]
+    (tmp_path / "thing.py").write_text("x = 1\nx = 3\n")
+    assert list(audit.file_problems(installed)) == ["thing: thing.py has changed since it was installed"]
+    monkeypatch.setattr(audit, "MAY_GROW", {"thing.py"})
+    assert not list(audit.file_problems(installed))
     (tmp_path / "thing.py").unlink()
     assert list(audit.file_problems(installed)) == ["thing: thing.py is missing"]
     (tmp_path / "evil.pth").write_text("import os\n")
