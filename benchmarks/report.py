@@ -131,7 +131,8 @@ Each at a large size and at a very small one. *Limit*: what one product and one 
 matrix product of this machine ({gflops} GFLOP/s), and what must be read and written at least once, as a share of its
 triad ({gbytes} GB/s), both measured in the same process. A kernel can come near one of them only: work per byte
 decides which. *Anywhere* reads tables that lie anywhere in memory and fit in no cache, so that every outcome must read
-its own. NumPy is what one would write instead, on the same problem; times are the fastest of a few calls.
+its own. NumPy is what one would write instead, on the same problem; times are the fastest of a few calls. *Resident*
+is the most memory that the whole process held during a call, with Python, all packages and the problem.
 """
 
 GROWTH = """## Growth
@@ -145,12 +146,23 @@ with its square.
 def kernels(results: dict) -> str:
     """Time, memory, share of the limits, and plain NumPy."""
     found = results["kernels"]
-    head = ("", "size", "seconds", "cores", "memory MB", "of the product", "of the triad", "NumPy", "smallest", "NumPy")
+    head = (
+        "",
+        "size",
+        "seconds",
+        "cores",
+        "resident MB",
+        "of the product",
+        "of the triad",
+        "NumPy",
+        "smallest",
+        "NumPy",
+    )
     body = []
     for name, row in found["kernels"].items():
         size = ", ".join(f"{k} {v:,}" for k, v in row["size"].items() if k != "near")
         small, plain = row.get("small"), row.get("plain_seconds")
-        cells = [name, size, figure(row["seconds"]), figure(row["cores"]), figure(row["peak_bytes"] / 1e6)]
+        cells = [name, size, figure(row["seconds"]), figure(row["cores"]), figure(row["resident_bytes"] / 1e6)]
         for rate, limit in (("gflops", found["gflops"]), ("gbytes", found["gbytes"])):
             cells.append(f"{row[rate] / limit:.0%}" if row[rate] else "")
         cells.append("" if plain is None else f"{figure(plain / row['seconds'])}x" + named(row))

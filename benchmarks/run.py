@@ -123,14 +123,26 @@ def domains() -> dict[str, dict]:
     return result
 
 
+def write(results: dict, text: str) -> None:
+    """Keep the results, and the page about them."""
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (ROOT / "docs" / "benchmarks.md").write_text(text)
+
+
 def main() -> None:
     """Run everything; with --quick on a small problem, printing only."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small problem, no files written")
-    size = "quick" if parser.parse_args().quick else "full"
+    parser.add_argument("--kernels", action="store_true", help="only the kernels anew, in the files that are there")
+    asked = parser.parse_args()
+    size = "quick" if asked.quick else "full"
     environment()
     sys.path.insert(0, str(HERE))
     import report
+
+    if asked.kernels:
+        results = json.loads((HERE / "results.json").read_text()) | {"kernels": script("kernels.py")}
+        return write(results, report.markdown(results))
 
     source = source_digest()
     contenders = {name: child("contender", name, size) for name in NAMES}
@@ -153,8 +165,7 @@ def main() -> None:
         )
     text = report.markdown(results)
     if size == "full":
-        (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        (ROOT / "docs" / "benchmarks.md").write_text(text)
+        write(results, text)
     print("\n" + text)
     failures = [
         f"{n}: {r['failed']}"
