@@ -77,7 +77,7 @@ audit: .tools-venv/.ready installed  ## ask the advisory service for known vulne
 
 lowest: .lowest-venv/.ready  ## tests at the lowest versions that pyproject.toml declares
 	@.lowest-venv/bin/python -m pytest -p no:cacheprovider -o filterwarnings=default --disable-warnings \
-	  tests/test_*.py tests/envs tests/planners tests/oracles tests/plots tests/experiments/test_run.py
+	  tests/test_*.py tests/risk tests/models tests/policies tests/envs tests/planning tests/learning tests/plots tests/runs/test_run.py
 
 package: $(READY)  ## build the wheel, install it without extras and use it
 	@$(BIN)/python scripts/check_package.py

@@ -48,20 +48,21 @@ def tailrank_solve(model: Any) -> np.ndarray:
 
 
 def kernel_build(problem: Problem) -> Any:
-    from tailrank import bellman, grid
-    from tailrank.mdp import FiniteMDP
+    from tailrank.models import grid
+    from tailrank.models.mdp import FiniteMDP
+    from tailrank.planning.exact import induction
 
     mdp = FiniteMDP.from_rows(**problem.rows(), horizon=problem.horizon)
     units = grid.exact_grid([np.unique(mdp.reward)], mdp.horizon, mdp.discount)
-    plan = bellman.layout(mdp, units, bellman.reachable(mdp), np.zeros(mdp.n_states, dtype=np.int64))
+    plan = induction.layout(mdp, units, induction.reachable(mdp), np.zeros(mdp.n_states, dtype=np.int64))
     return mdp, units, plan, problem
 
 
 def kernel_solve(model: Any) -> np.ndarray:
-    from tailrank import bellman
+    from tailrank.planning.exact import induction
 
     mdp, units, plan, problem = model
-    result = bellman.induct(mdp, units, plan, keep_actions=True)
+    result = induction.induct(mdp, units, plan, keep_actions=True)
     return on_budgets(*result.curve(mdp.start), problem.n_budgets)
 
 
@@ -75,30 +76,35 @@ def on_budgets(budgets: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
 CONTENDERS = {
     "tailrank": Contender("tailrank.solve, end to end", "tailrank", tailrank_build, tailrank_solve),
     "tailrank_kernel": Contender(
-        "tailrank.bellman, the induction alone", "tailrank", kernel_build, kernel_solve
+        "tailrank.planning.exact.induction, the induction alone", "tailrank", kernel_build, kernel_solve
     ),
     "quantecon": Contender(
-        "QuantEcon, backward_induction", "peer", peers.quantecon_build, peers.quantecon_solve,
+        "QuantEcon, backward_induction",
+        "peer",
+        peers.quantecon_build,
+        peers.quantecon_solve,
         "sparse state-action pairs",
     ),
     "mdpsolver": Contender(
-        "mdpsolver, value iteration", "peer", peers.mdpsolver_build, peers.mdpsolver_solve,
+        "mdpsolver, value iteration",
+        "peer",
+        peers.mdpsolver_build,
+        peers.mdpsolver_solve,
         "has no finite horizon: one call for each sweep from the values of the last; counted is the time its "
         "own clock reports, which leaves out handing lists over but pays its set-up "
         "at every sweep; the policies are not read",
         lambda model: model["seconds"],
     ),
     "mdptoolbox": Contender(
-        "pymdptoolbox, FiniteHorizon", "peer", peers.mdptoolbox_build, peers.mdptoolbox_solve,
+        "pymdptoolbox, FiniteHorizon",
+        "peer",
+        peers.mdptoolbox_build,
+        peers.mdptoolbox_solve,
         "its input check makes sparse kernels dense and does not fit in memory: left out",
     ),
     "matvec": Contender(
         "SciPy, product with the augmented kernel", "by hand", by_hand.matvec_build, by_hand.matvec_solve
     ),
-    "numpy": Contender(
-        "NumPy, gather of shifted rows", "by hand", lambda problem: problem, by_hand.numpy_solve
-    ),
-    "sparse": Contender(
-        "SciPy, product with all shifted rows", "by hand", by_hand.sparse_build, by_hand.sparse_solve
-    ),
-}  # fmt: skip
+    "numpy": Contender("NumPy, gather of shifted rows", "by hand", lambda problem: problem, by_hand.numpy_solve),
+    "sparse": Contender("SciPy, product with all shifted rows", "by hand", by_hand.sparse_build, by_hand.sparse_solve),
+}

@@ -24,10 +24,10 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from tailrank.data import SparseCounts
-from tailrank.lowrank import StepModel, draw
-from tailrank.oracles.fit import log_likelihood
-from tailrank.oracles.latent_em import LatentEM
+from tailrank.learning.oracles.fit import log_likelihood
+from tailrank.learning.oracles.latent_em import LatentEM
+from tailrank.models.counts import SparseCounts
+from tailrank.models.lowrank import StepModel, draw
 
 ROUNDS = 3
 ITERATIONS = (20, 100)
@@ -115,9 +115,13 @@ def row(name: str, passes: int, likely: float, seconds: float, timed: int, ratio
     """Print one line of the table (`timed` passes were on the clock) and return it."""
     print(f"{name:16} {passes:6} {likely:11.6f} {seconds:8.3f} {1e3 * seconds / timed:8.2f} {ratio:6.1f}", flush=True)
     return {
-        "name": name, "passes": passes, "log_likelihood": likely, "seconds": seconds,
-        "seconds_per_pass": seconds / timed, "times_faster": ratio,
-    }  # fmt: skip
+        "name": name,
+        "passes": passes,
+        "log_likelihood": likely,
+        "seconds": seconds,
+        "seconds_per_pass": seconds / timed,
+        "times_faster": ratio,
+    }
 
 
 if __name__ == "__main__":

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from tailrank import bellman
-from tailrank.data import SparseCounts
-from tailrank.envs.rich_lock import rich_lock
-from tailrank.evaluation import return_law
-from tailrank.grid import BudgetGrid, exact_grid
-from tailrank.lowrank import Model, StepModel
-from tailrank.mdp import FiniteMDP
-from tailrank.oracles import mixture_kernels
-from tailrank.oracles.discriminative import Discriminative
-from tailrank.oracles.latent_em import LatentEM
-from tailrank.planners.cvar_lsvi import CvarLsvi
-from tailrank.planners.latent import plan_latent
-from tailrank.planners.lsvi_model import GroupModel
-from tailrank.policy import MarkovPolicy
-from tailrank.replay import Replay
-from tailrank.rewards import RewardLaw
-from tailrank.rollout import play
+from tailrank.envs.built_in.rich_lock import rich_lock
+from tailrank.episodes.replay import Replay
+from tailrank.episodes.rollout import play
+from tailrank.learning.decoding import _mixture_kernels
+from tailrank.learning.decoding.choose import Discriminative
+from tailrank.learning.oracles.latent_em import LatentEM
+from tailrank.models.counts import SparseCounts
+from tailrank.models.grid import BudgetGrid, exact_grid
+from tailrank.models.lowrank import Model, StepModel
+from tailrank.models.mdp import FiniteMDP
+from tailrank.models.rewards import RewardLaw
+from tailrank.planning.exact import induction
+from tailrank.planning.exact.return_law import return_law
+from tailrank.planning.latent.planner import plan_latent
+from tailrank.planning.lsvi.algorithm2 import CvarLsvi
+from tailrank.planning.lsvi.model import GroupModel
+from tailrank.policies.tables import MarkovPolicy
 
 Run = Callable[[], Any]
 Work = tuple[float, float]
@@ -62,12 +62,12 @@ def local_mdp(S: int, A: int, K: int, H: int, top: int, near: int = 20) -> Finit
 def sparse(S: int, A: int, K: int, H: int, top: int, near: int = 20) -> tuple[Run, Work]:
     mdp = local_mdp(S, A, K, H, top, near)
     grid = exact_grid([np.unique(mdp.reward)], H, 1.0)
-    plan = bellman.layout(mdp, grid, bellman.reachable(mdp))
+    plan = induction.layout(mdp, grid, induction.reachable(mdp))
     tables = sum(8 * (a.size + b.size) for a, b in zip(plan.tables, plan.tables[1:], strict=False)) + plan.entries
     rows = H * mdp.prob.size * (8 + 8 + 4)
     if not near:  # no cache holds tables that are read anywhere: every outcome reads its own
         tables = 8 * plan.products + sum(8 * t.size for t in plan.tables) + plan.entries
-    return lambda: bellman.induct(mdp, grid, plan, keep_actions=True), (2.0 * plan.products, float(tables + rows))
+    return lambda: induction.induct(mdp, grid, plan, keep_actions=True), (2.0 * plan.products, float(tables + rows))
 
 
 def sparse_plain(S: int, A: int, K: int, H: int, top: int, near: int = 20) -> Run:
@@ -215,7 +215,7 @@ def clouds(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def mixture(n: int, d: int, m: int) -> tuple[Run, Work]:
     points, centres, weights = clouds(n, d, m)
-    run = lambda: mixture_kernels.em(points, centres.copy(), weights.copy(), 1)  # noqa: E731
+    run = lambda: _mixture_kernels.em(points, centres.copy(), weights.copy(), 1)  # noqa: E731
     return run, (5.0 * n * d * m, 8.0 * n * m)
 
 
@@ -274,51 +274,101 @@ def rollout_plain(n: int, H: int) -> Run:
 
 CASES = (
     Case(
-        "sparse induction", {"S": 10, "A": 2, "K": 3, "H": 10, "top": 2},
-        {"S": 20_000, "A": 4, "K": 5, "H": 20, "top": 10}, sparse,
-        {"S": ((1000, 2000, 4000, 8000), 1), "A": ((2, 4, 8, 16), 1), "K": ((8, 16, 32, 64), 1),
-         "H": ((10, 20, 40, 80), 2), "top": ((10, 20, 40, 80), 1)},
-        {"S": 1000, "A": 4, "K": 8, "H": 20, "top": 10}, sparse_plain,
+        "sparse induction",
+        {"S": 10, "A": 2, "K": 3, "H": 10, "top": 2},
+        {"S": 20_000, "A": 4, "K": 5, "H": 20, "top": 10},
+        sparse,
+        {
+            "S": ((1000, 2000, 4000, 8000), 1),
+            "A": ((2, 4, 8, 16), 1),
+            "K": ((8, 16, 32, 64), 1),
+            "H": ((10, 20, 40, 80), 2),
+            "top": ((10, 20, 40, 80), 1),
+        },
+        {"S": 1000, "A": 4, "K": 8, "H": 20, "top": 10},
+        sparse_plain,
     ),
     Case(
-        "sparse induction, anywhere", {}, {"S": 200_000, "A": 4, "K": 5, "H": 10, "top": 20, "near": 0}, sparse, {}, {},
+        "sparse induction, anywhere",
+        {},
+        {"S": 200_000, "A": 4, "K": 5, "H": 10, "top": 20, "near": 0},
+        sparse,
+        {},
+        {},
     ),
     Case(
-        "latent induction", {"S": 10, "A": 2, "d": 3, "H": 5, "top": 2},
-        {"S": 20_000, "A": 10, "d": 20, "H": 20, "top": 20}, latent,
-        {"S": ((500, 1000, 2000, 4000), 1), "A": ((4, 8, 16, 32), 1), "d": ((16, 32, 64, 128), 1),
-         "H": ((5, 10, 20, 40), 2), "top": ((10, 20, 40, 80), 1)},
-        {"S": 1000, "A": 8, "d": 20, "H": 10, "top": 20}, latent_plain,
+        "latent induction",
+        {"S": 10, "A": 2, "d": 3, "H": 5, "top": 2},
+        {"S": 20_000, "A": 10, "d": 20, "H": 20, "top": 20},
+        latent,
+        {
+            "S": ((500, 1000, 2000, 4000), 1),
+            "A": ((4, 8, 16, 32), 1),
+            "d": ((16, 32, 64, 128), 1),
+            "H": ((5, 10, 20, 40), 2),
+            "top": ((10, 20, 40, 80), 1),
+        },
+        {"S": 1000, "A": 8, "d": 20, "H": 10, "top": 20},
+        latent_plain,
     ),
     Case(
-        "return law, forward", {"S": 10, "K": 3, "H": 10, "top": 2}, {"S": 20_000, "K": 5, "H": 20, "top": 10}, forward,
-        {"S": ((2000, 4000, 8000, 16_000), 1), "K": ((4, 8, 16, 32), 1), "H": ((10, 20, 40, 80), 2),
-         "top": ((10, 20, 40, 80), 1)},
-        {"S": 2000, "K": 5, "H": 20, "top": 10}, forward_plain,
+        "return law, forward",
+        {"S": 10, "K": 3, "H": 10, "top": 2},
+        {"S": 20_000, "K": 5, "H": 20, "top": 10},
+        forward,
+        {
+            "S": ((2000, 4000, 8000, 16_000), 1),
+            "K": ((4, 8, 16, 32), 1),
+            "H": ((10, 20, 40, 80), 2),
+            "top": ((10, 20, 40, 80), 1),
+        },
+        {"S": 2000, "K": 5, "H": 20, "top": 10},
+        forward_plain,
     ),
     Case(
-        "CVaR-LSVI, factored", {"S": 10, "A": 2, "d": 2, "H": 3, "top": 2, "n": 10},
-        {"S": 200, "A": 4, "d": 5, "H": 5, "top": 5, "n": 200}, lsvi,
+        "CVaR-LSVI, factored",
+        {"S": 10, "A": 2, "d": 2, "H": 3, "top": 2, "n": 10},
+        {"S": 200, "A": 4, "d": 5, "H": 5, "top": 5, "n": 200},
+        lsvi,
         {"n": ((1000, 2000, 4000, 8000), 1), "d": ((4, 8, 16, 32), 2)},
-        {"S": 500, "A": 4, "d": 8, "H": 5, "top": 5, "n": 1000}, lsvi_plain, "as printed",
+        {"S": 500, "A": 4, "d": 8, "H": 5, "top": 5, "n": 1000},
+        lsvi_plain,
+        "as printed",
     ),
     Case(
-        "EM, latent model", {"n": 200, "S": 10, "d": 3}, {"n": 1_000_000, "S": 1000, "d": 10}, em,
+        "EM, latent model",
+        {"n": 200, "S": 10, "d": 3},
+        {"n": 1_000_000, "S": 1000, "d": 10},
+        em,
         {"n": ((50_000, 100_000, 200_000, 400_000), 1), "d": ((4, 8, 16, 32), 1)},
-        {"n": 200_000, "S": 2000, "d": 8}, em_plain,
+        {"n": 200_000, "S": 2000, "d": 8},
+        em_plain,
     ),
     Case(
-        "EM, mixture", {"n": 50, "d": 3, "m": 4}, {"n": 100_000, "d": 8, "m": 16}, mixture,
+        "EM, mixture",
+        {"n": 50, "d": 3, "m": 4},
+        {"n": 100_000, "d": 8, "m": 16},
+        mixture,
         {"n": ((20_000, 40_000, 80_000, 160_000), 1), "d": ((4, 8, 16, 32), 1)},
-        {"n": 50_000, "d": 8, "m": 16}, mixture_plain,
+        {"n": 50_000, "d": 8, "m": 16},
+        mixture_plain,
     ),
     Case(
-        "discriminative fit", {}, {"n": 1000, "H": 5}, discriminative,
-        {"n": ((50, 100, 200, 400), 1), "H": ((5, 10, 20, 40), 1)}, {"n": 400, "H": 5},
+        "discriminative fit",
+        {},
+        {"n": 1000, "H": 5},
+        discriminative,
+        {"n": ((50, 100, 200, 400), 1), "H": ((5, 10, 20, 40), 1)},
+        {"n": 400, "H": 5},
     ),
     Case(
-        "rollout", {"n": 10, "H": 5}, {"n": 20_000, "H": 20}, rollout,
-        {"n": ((10_000, 20_000, 40_000, 80_000), 1), "H": ((10, 20, 40, 80), 1)}, {"n": 10_000, "H": 20},
-        rollout_plain, "a Python loop",
+        "rollout",
+        {"n": 10, "H": 5},
+        {"n": 20_000, "H": 20},
+        rollout,
+        {"n": ((10_000, 20_000, 40_000, 80_000), 1), "H": ((10, 20, 40, 80), 1)},
+        {"n": 10_000, "H": 20},
+        rollout_plain,
+        "a Python loop",
     ),
-)  # fmt: skip
+)

@@ -65,9 +65,14 @@ def measured(case: Case, quick: bool) -> dict[str, Any]:
     resident = memory("VmHWM")
     seconds, cores = clock(run)
     row: dict[str, Any] = {
-        "size": size, "seconds": seconds, "cores": cores, "resident_bytes": resident,
-        "gflops": flops / seconds / 1e9, "gbytes": bytes_ / seconds / 1e9, "plain_name": case.plain_name,
-    }  # fmt: skip
+        "size": size,
+        "seconds": seconds,
+        "cores": cores,
+        "resident_bytes": resident,
+        "gflops": flops / seconds / 1e9,
+        "gbytes": bytes_ / seconds / 1e9,
+        "plain_name": case.plain_name,
+    }
     if case.plain is not None:
         fast, slow = case.build(**case.small)[0], case.plain(**case.small)
         row["small"] = {"size": case.small, "seconds": quickest(fast), "plain_seconds": quickest(slow)}

@@ -20,8 +20,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from tailrank.lowrank import LowRankModel, StepModel
-from tailrank.planners.cvar_lsvi import CvarLsvi, GroupModel, LsviPolicy
+from tailrank.models.lowrank import LowRankModel, StepModel
+from tailrank.planning.lsvi.algorithm2 import CvarLsvi, GroupModel, LsviPolicy
 
 SIZE = {"states": 1000, "rank": 5, "levels": 11, "horizon": 10, "actions": 4}
 BETA, LAWS, SEED = 1.0, 50, 0
@@ -91,10 +91,18 @@ def main() -> None:
             gaps.append(value(model, psi, budget, run.policy) - best[budget])
             policies.append(len(run.values))
             print(f"{variant} {budget} {evaluations}: {seconds[-1]:.3f} s", file=sys.stderr, flush=True)
-        rows.append({
-            "variant": variant, "budget": budget, "evaluations": evaluations, "runs": runs,
-            "seconds": median(seconds), "policies": median(policies), "best": best[budget], "gap": median(gaps),
-        })  # fmt: skip
+        rows.append(
+            {
+                "variant": variant,
+                "budget": budget,
+                "evaluations": evaluations,
+                "runs": runs,
+                "seconds": median(seconds),
+                "policies": median(policies),
+                "best": best[budget],
+                "gap": median(gaps),
+            }
+        )
     literal = next(r["seconds"] for r in rows if r["variant"] == "literal")
     print(f"T1 = {iterations}, beta = {BETA}, {SIZE}, {top + 1} budgets; medians; values in units (a reward: 0..10)")
     print(

@@ -18,19 +18,21 @@ from pathlib import Path
 
 import numpy as np
 
-from tailrank.envs.episodic import Episodic
-from tailrank.envs.finite import from_mdp
-from tailrank.learners.icvar import icvar_linear
-from tailrank.learners.lsvi_ucb import KnownFeatures, cvar_lsvi_ucb, lsvi_ucb
-from tailrank.lowrank import LowRankModel, StepModel
-from tailrank.mdp import FiniteMDP
-from tailrank.streams import Streams
+from tailrank.envs.built_in.episodic import Episodic
+from tailrank.envs.built_in.from_mdp import from_mdp
+from tailrank.episodes.streams import Streams
+from tailrank.learning.rivals.states.icvar import icvar_linear
+from tailrank.learning.rivals.states.lsvi_ucb import KnownFeatures, cvar_lsvi_ucb, lsvi_ucb
+from tailrank.models.lowrank import LowRankModel, StepModel
+from tailrank.models.mdp import FiniteMDP
 
 EPISODES = (50, 100, 200, 1000, 5000)
 PEER = {50: 15.6, 100: 29.1, 200: 77.5}
 LEARNERS: dict[str, Callable[[float], KnownFeatures]] = {
-    "lsvi-ucb": lsvi_ucb, "cvar-lsvi-ucb": cvar_lsvi_ucb, "icvar-linear": icvar_linear,
-}  # fmt: skip
+    "lsvi-ucb": lsvi_ucb,
+    "cvar-lsvi-ucb": cvar_lsvi_ucb,
+    "icvar-linear": icvar_linear,
+}
 
 
 def chain(n: int = 5, horizon: int = 5, slip: float = 0.1) -> Episodic:

@@ -61,12 +61,20 @@ def contender(name: str, size: str) -> dict[str, object]:
         if spent > 3 * SECONDS or (spent > SECONDS and len(solves) >= LEAST_REPEATS):
             break
     return {
-        "label": it.label, "kind": it.kind, "note": it.note,
-        "build_seconds": median(builds), "solve_seconds": median(solves), "solve_fastest": min(solves),
-        "solve_slowest": max(solves), "repeats": len(solves), "warm_up_seconds": warm_up,
-        "busy_cores": median(cores), "peak_bytes": peak,
-        "cvar": best_cvar(curve, problem.tau), "curve": [float(x) for x in curve],
-    }  # fmt: skip
+        "label": it.label,
+        "kind": it.kind,
+        "note": it.note,
+        "build_seconds": median(builds),
+        "solve_seconds": median(solves),
+        "solve_fastest": min(solves),
+        "solve_slowest": max(solves),
+        "repeats": len(solves),
+        "warm_up_seconds": warm_up,
+        "busy_cores": median(cores),
+        "peak_bytes": peak,
+        "cvar": best_cvar(curve, problem.tau),
+        "curve": [float(x) for x in curve],
+    }
 
 
 def kernel_work(size: str) -> dict[str, float]:
@@ -130,10 +138,17 @@ def domain(path: str, discount: str, horizon: str, start: str) -> dict[str, obje
         plan = tailrank.solve(mdp, 0.1)
         times.append(time.perf_counter() - began)
     return {
-        "states": mdp.n_states, "rows": int(mdp.prob.size), "horizon": mdp.horizon, "discount": mdp.discount,
-        "solve_seconds": median(times), "status": plan.status, "notes": list(plan.notes),
-        "cvar": plan.cvar, "lower": plan.lower, "upper": plan.upper,
-    }  # fmt: skip
+        "states": mdp.n_states,
+        "rows": int(mdp.prob.size),
+        "horizon": mdp.horizon,
+        "discount": mdp.discount,
+        "solve_seconds": median(times),
+        "status": plan.status,
+        "notes": list(plan.notes),
+        "cvar": plan.cvar,
+        "lower": plan.lower,
+        "upper": plan.upper,
+    }
 
 
 def million(near: str) -> dict[str, object]:
@@ -151,10 +166,16 @@ def million(near: str) -> dict[str, object]:
     seconds = time.perf_counter() - began
     promised = float(plan.curve.objective(0.1).max())
     return {
-        "seconds": seconds, "cores": (time.process_time() - cpu) / seconds, "status": plan.status,
-        "budgets": int(plan.curve.budget.size), "mdp_bytes": before, "peak_bytes": memory("VmHWM"),
-        "cvar": plan.cvar, "mean_policy_cvar": plan.risk_neutral.cvar, "difference": abs(plan.cvar - promised),
-    }  # fmt: skip
+        "seconds": seconds,
+        "cores": (time.process_time() - cpu) / seconds,
+        "status": plan.status,
+        "budgets": int(plan.curve.budget.size),
+        "mdp_bytes": before,
+        "peak_bytes": memory("VmHWM"),
+        "cvar": plan.cvar,
+        "mean_policy_cvar": plan.risk_neutral.cvar,
+        "difference": abs(plan.cvar - promised),
+    }
 
 
 def setting(size: str) -> dict[str, object]:

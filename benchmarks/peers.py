@@ -59,9 +59,14 @@ def mdpsolver_solve(model: Any) -> np.ndarray:
     values, model["seconds"] = (-terminal_cost(problem)).tolist(), 0.0
     for _ in range(problem.horizon):
         solver.solve(
-            algorithm="vi", tolerance=1e300, update="standard", initValueVector=values,
-            postProcessing=False, makeFinalCheck=False, parallel=True,
-        )  # fmt: skip
+            algorithm="vi",
+            tolerance=1e300,
+            update="standard",
+            initValueVector=values,
+            postProcessing=False,
+            makeFinalCheck=False,
+            parallel=True,
+        )
         values = solver.getValueVector()
         model["seconds"] += solver.getRuntime() / 1000
     return -np.array(values[: problem.n_budgets])

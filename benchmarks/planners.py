@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tailrank.bellman import action_type
 from tailrank.envs import make_episodic
-from tailrank.evaluation import return_law
-from tailrank.planners.cvar_lsvi import CvarLsvi
-from tailrank.planners.latent import LatentPlan, plan_latent
-from tailrank.planners.lsvi_model import GroupModel
-from tailrank.planners.sampled import plan_sampled
+from tailrank.planning.exact.induction import action_type
+from tailrank.planning.exact.return_law import return_law
+from tailrank.planning.latent.planner import LatentPlan, plan_latent
+from tailrank.planning.latent.sampled import plan_sampled
+from tailrank.planning.lsvi.algorithm2 import CvarLsvi
+from tailrank.planning.lsvi.model import GroupModel
 
 TAU, SEEDS = 0.1, 5
 

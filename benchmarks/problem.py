@@ -47,9 +47,12 @@ class Problem:
         """The outcome rows as five columns [S A K]."""
         state, action, _ = np.indices(self.shape).reshape(3, -1)
         return {
-            "state": state, "action": action, "next_state": self.next_state.ravel(),
-            "probability": self.prob.ravel(), "reward": self.reward.ravel(),
-        }  # fmt: skip
+            "state": state,
+            "action": action,
+            "next_state": self.next_state.ravel(),
+            "probability": self.prob.ravel(),
+            "reward": self.reward.ravel(),
+        }
 
 
 def random_problem(size: str, seed: int = 0) -> Problem:

@@ -166,9 +166,14 @@ def kernels(results: dict) -> str:
         for rate, limit in (("gflops", found["gflops"]), ("gbytes", found["gbytes"])):
             cells.append(f"{row[rate] / limit:.0%}" if row[rate] else "")
         cells.append("" if plain is None else f"{figure(plain / row['seconds'])}x" + named(row))
-        cells += ["", ""] if small is None else [
-            f"{figure(1e6 * small['seconds'])} us", f"{figure(small['plain_seconds'] / small['seconds'])}x",
-        ]  # fmt: skip
+        cells += (
+            ["", ""]
+            if small is None
+            else [
+                f"{figure(1e6 * small['seconds'])} us",
+                f"{figure(small['plain_seconds'] / small['seconds'])}x",
+            ]
+        )
         body.append(cells)
     lines = [f"- {name}: {figure(value)} s." for name, value in found["jobs"].items()]
     text = KERNELS.format(gflops=figure(found["gflops"]), gbytes=figure(found["gbytes"]))

@@ -27,9 +27,16 @@ def cliff(slippery: float) -> FiniteMDP:
     kept = probability > 0
     state, action, after, reward = (column[kept] for column in columns.values())
     return FiniteMDP.from_rows(
-        state, action, after, probability[kept], reward,
-        horizon=STEPS, start=parts[0].start, n_states=parts[0].n_states, n_actions=parts[0].n_actions,
-    )  # fmt: skip
+        state,
+        action,
+        after,
+        probability[kept],
+        reward,
+        horizon=STEPS,
+        start=parts[0].start,
+        n_states=parts[0].n_states,
+        n_actions=parts[0].n_actions,
+    )
 
 
 def visits(states: np.ndarray) -> np.ndarray:

@@ -70,16 +70,27 @@ def road() -> gymnasium.Env:
     import highway_env  # noqa: F401 (registers)
 
     settings = {
-        "simulation_frequency": 3, "action": {"type": "DiscreteMetaAction", "target_speeds": [10, 20, 30]},
+        "simulation_frequency": 3,
+        "action": {"type": "DiscreteMetaAction", "target_speeds": [10, 20, 30]},
         "observation": {"type": "AttributesObservation", "attributes": ["time"]},
-    }  # fmt: skip
+    }
     return Parts(gymnasium.make("two-way-v0", disable_env_checker=True, config=settings))
 
 
 TASK = Task(
-    road, SECONDS, (-CRASH, 1.0), 155, episodes=600, model="table", alpha=1e-5, batch=10, growth=0.1, pilot=60,
-    trial=40, fresh=2000,
-)  # fmt: skip
+    road,
+    SECONDS,
+    (-CRASH, 1.0),
+    155,
+    episodes=600,
+    model="table",
+    alpha=1e-5,
+    batch=10,
+    growth=0.1,
+    pilot=60,
+    trial=40,
+    fresh=2000,
+)
 
 
 class Rule:

@@ -13,7 +13,7 @@ import numpy as np
 from make_models import betting
 
 from tailrank import Plan, ReturnLaw, solve
-from tailrank.evaluation import return_law
+from tailrank.planning.exact.return_law import return_law
 
 TAU = 0.1
 BLUE, RED, GREY = "#1f5a96", "#c8422b", "#8a8f98"
@@ -63,10 +63,14 @@ def _frontier(axes: plt.Axes, game: object, plan: Plan) -> None:
         if tau in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0):
             below = tau < TAU
             axes.annotate(
-                f"tau = {tau:g}", (x, y), textcoords="offset points", xytext=(-8, -3) if below else (8, 3), fontsize=9,
+                f"tau = {tau:g}",
+                (x, y),
+                textcoords="offset points",
+                xytext=(-8, -3) if below else (8, 3),
+                fontsize=9,
                 ha="right" if below else "left",
                 color=RED if mine else "black",
-            )  # fmt: skip
+            )
     axes.margins(x=0.22, y=0.1)
     axes.set_xlabel(f"CVaR at {TAU:g} (mean of the worst tenth)")
     axes.set_ylabel("mean")

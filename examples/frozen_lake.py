@@ -16,9 +16,16 @@ for plan in plans:
 table = lake.table()
 reward = table["reward"] - 0.01 * (table["state"] != table["next_state"])
 costly = type(lake).from_rows(
-    table["state"], table["action"], table["next_state"], table["probability"], reward, horizon=100,
-    start=lake.start, n_states=lake.n_states, n_actions=lake.n_actions,
-)  # fmt: skip
+    table["state"],
+    table["action"],
+    table["next_state"],
+    table["probability"],
+    reward,
+    horizon=100,
+    start=lake.start,
+    n_states=lake.n_states,
+    n_actions=lake.n_actions,
+)
 plan = solve(costly, tau=0.25)
 print(
     f"with 0.01 a move, tau = 0.25: CVaR {plan.cvar:.4f}, risk-neutral policy {plan.risk_neutral.cvar:.4f} "

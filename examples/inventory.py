@@ -24,17 +24,37 @@ def shop() -> Any:
     import or_gym_inventory  # noqa: F401 (registers)
 
     settings = {
-        "periods": WEEKS, "I0": [STOCK], "p": PRICE, "r": [0.0, COST], "k": [0.0, 0.0], "h": [KEEP], "c": [max(ORDERS)],
-        "L": [0], "dist": 4, "dist_param": {"p": CHANCE}, "alpha": 1.0,
-    }  # fmt: skip
+        "periods": WEEKS,
+        "I0": [STOCK],
+        "p": PRICE,
+        "r": [0.0, COST],
+        "k": [0.0, 0.0],
+        "h": [KEEP],
+        "c": [max(ORDERS)],
+        "L": [0],
+        "dist": 4,
+        "dist_param": {"p": CHANCE},
+        "alpha": 1.0,
+    }
     return gymnasium.make("or_gym_inventory/InvManagementLostSales-v0", disable_env_checker=True, env_config=settings)
 
 
 # Rewards are declared, so that nothing has to be guessed from a pilot; 125 steps of 5.
 TASK = Task(
-    shop, WEEKS, (-125.0, 500.0), 125, episodes=20_000, model="table", alpha=1e-6, batch=100, growth=0.2, pilot=200,
-    trial=1000, fresh=4000, options={"levels": len(ORDERS)},
-)  # fmt: skip
+    shop,
+    WEEKS,
+    (-125.0, 500.0),
+    125,
+    episodes=20_000,
+    model="table",
+    alpha=1e-6,
+    batch=100,
+    growth=0.2,
+    pilot=200,
+    trial=1000,
+    fresh=4000,
+    options={"levels": len(ORDERS)},
+)
 
 
 def table(most: int = STOCK + WEEKS * max(ORDERS)) -> FiniteMDP:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tailrank import ELA, ModelChoice, train
 from tailrank.envs import make_episodic
-from tailrank.learners.output import OutputRule
-from tailrank.streams import Streams
-from tailrank.training import Judge
+from tailrank.episodes.streams import Streams
+from tailrank.learning.output import OutputRule
+from tailrank.learning.train import Judge
 
 ITERATIONS = 80
 env = make_episodic("risky-lock", horizon=10, n_actions=4, n_states=300, seed=1)

@@ -72,9 +72,19 @@ def ward() -> gymnasium.Env:
 
 
 TASK = Task(
-    ward, BLOCKS, (0.0, 1.0), 2, episodes=50_000, model="table", alpha=1e-7, batch=400, growth=0.2, pilot=400,
-    trial=2000, fresh=5000,
-)  # fmt: skip
+    ward,
+    BLOCKS,
+    (0.0, 1.0),
+    2,
+    episodes=50_000,
+    model="table",
+    alpha=1e-7,
+    batch=400,
+    growth=0.2,
+    pilot=400,
+    trial=2000,
+    fresh=5000,
+)
 
 
 def table(timed: bool, horizon: int) -> FiniteMDP:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from tailrank import Schedule, cvar, cvar_interval, play_simulator
-from tailrank.bootstrap import resamples
 from tailrank.envs import open_simulator
-from tailrank.learners.doubts import doubts, ranks
-from tailrank.learners.observed import ObservedELA
-from tailrank.oracles.discriminative import Discriminative
-from tailrank.policy import UniformPolicy
-from tailrank.streams import Streams
+from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import Discriminative
+from tailrank.learning.observed.doubts import doubts, ranks
+from tailrank.learning.observed.ela import ObservedELA
+from tailrank.policies.tables import UniformPolicy
+from tailrank.risk._bootstrap import resamples
 
 TAU = 0.1
 RED, BLUE, GREY = "#c8422b", "#1f5a96", "#8a8f98"
@@ -60,10 +60,17 @@ class Task:
 def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Learn; the returns [fresh] of the policy in episodes that no training has seen, and what is to be known."""
     learner = ObservedELA(
-        tau, Discriminative(rank=task.rank, model=task.model, shared=True), Schedule(task.alpha, 1e-5), "visits",
-        pilot=task.pilot, longest_pilot=max(task.pilot, task.episodes // 2), batch=task.batch,
-        growth=task.growth, levels=task.levels, reward_range=task.reward_range,
-    )  # fmt: skip
+        tau,
+        Discriminative(rank=task.rank, model=task.model, shared=True),
+        Schedule(task.alpha, 1e-5),
+        "visits",
+        pilot=task.pilot,
+        longest_pilot=max(task.pilot, task.episodes // 2),
+        batch=task.batch,
+        growth=task.growth,
+        levels=task.levels,
+        reward_range=task.reward_range,
+    )
     streams = Streams(seed)
     state = learner.init(simulator, streams)
     while state.episodes < task.episodes:
@@ -74,11 +81,18 @@ def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray
     needed, rank = ranks(learner, state, simulator.n_actions, np.random.default_rng(seed))
     said = doubts(learner, state, simulator, (tail.lower, tail.upper), np.random.default_rng(seed))
     return returns, {
-        "episodes": state.episodes + output.episodes, "steps": int(state.replay.lengths.sum()),
-        "latents": int((state.policy.base > 0).sum()), "chosen": state.fitted.chosen, "prior": output.prior,
-        "caution": output.caution, "promise": learner.promise(state, simulator), "unit": state.grid.unit,
-        "needed": needed, "rank": rank, "doubts": said,
-    }  # fmt: skip
+        "episodes": state.episodes + output.episodes,
+        "steps": int(state.replay.lengths.sum()),
+        "latents": int((state.policy.base > 0).sum()),
+        "chosen": state.fitted.chosen,
+        "prior": output.prior,
+        "caution": output.caution,
+        "promise": learner.promise(state, simulator),
+        "unit": state.grid.unit,
+        "needed": needed,
+        "rank": rank,
+        "doubts": said,
+    }
 
 
 def judge(policy: Any, simulator: Any, seed: int, fresh: int) -> np.ndarray:
@@ -178,6 +192,9 @@ def sized(task: Task) -> Task:
     if not share:
         return task
     return replace(
-        task, episodes=max(10, int(task.episodes * float(share))), fresh=max(20, int(task.fresh * float(share))),
-        trial=max(10, int(task.trial * float(share))), pilot=min(task.pilot, 100),
-    )  # fmt: skip
+        task,
+        episodes=max(10, int(task.episodes * float(share))),
+        fresh=max(20, int(task.fresh * float(share))),
+        trial=max(10, int(task.trial * float(share))),
+        pilot=min(task.pilot, 100),
+    )

@@ -24,18 +24,35 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CORE = {
-    "click", "cloudpickle", "farama-notifications", "gymnasium", "llvmlite", "markdown-it-py", "mdurl", "numba",
-    "numpy", "pygments", "rich", "safetensors", "scipy", "threadpoolctl", "typing-extensions",
-}  # fmt: skip
+    "click",
+    "cloudpickle",
+    "farama-notifications",
+    "gymnasium",
+    "llvmlite",
+    "markdown-it-py",
+    "mdurl",
+    "numba",
+    "numpy",
+    "pygments",
+    "rich",
+    "safetensors",
+    "scipy",
+    "threadpoolctl",
+    "typing-extensions",
+}
 """What `pip install tailrank` brings."""
 CORE_MEGABYTES = 400
 ALLOWED = re.compile(
     r"(MIT|MIT-CMU|0?BSD|BSD-[23]-Clause|Apache-2\.0|PSF-2\.0|MPL-2\.0|Zlib|CC0-1\.0|LLVM-exception|Public Domain)"
 )
 SPELLINGS = {
-    "MIT License": "MIT", "BSD License": "BSD", "Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-2.0",
-    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0", "Python Software Foundation License": "PSF-2.0",
-}  # fmt: skip
+    "MIT License": "MIT",
+    "BSD License": "BSD",
+    "Apache Software License": "Apache-2.0",
+    "Apache 2.0": "Apache-2.0",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}
 EXCEPTIONS = {
     "docutils": "Public Domain",  # parts are BSD; the GPL is that of an Emacs mode, which is not installed
     "pygame-ce": "LGPL-2.1",  # comes with highway-env, is loaded as it is and not handed on

@@ -36,8 +36,8 @@ GENERATED = {"results.md", "benchmarks.md"}
 CLIFF = """
 import shutil, numpy as np
 from tailrank import read_mdp, save, solve
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 shutil.copy("examples/models/cliff.json", "cliff.json")
 env = read_mdp("cliff.json").mdp
 plan = solve(env, tau=0.05)
@@ -51,12 +51,14 @@ BEFORE = {"evaluation.md": CLIFF, "report.md": CLIFF, "simulators.md": "import g
 ELSEWHERE = {
     "evaluation.md": {"while ...": "a sketch of a loop", "stable_baselines3": "needs stable-baselines3"},
     "simulators.md": {
-        "highway_env": "needs highway-env", "gym_invmgmt": "needs gym-invmgmt", "GymInvMgmt": "needs gym-invmgmt",
+        "highway_env": "needs highway-env",
+        "gym_invmgmt": "needs gym-invmgmt",
+        "GymInvMgmt": "needs gym-invmgmt",
         "entry_point=Shop": "a part of a file",
     },
     "rivals_rich.md": {"episodes=5000": "takes minutes"},
     "report.md": {"tailrank serve": "runs until it is stopped"},
-}  # fmt: skip
+}
 """Blocks of those pages that are not run, by a part of their text."""
 
 
@@ -159,9 +161,14 @@ def check(path: Path, write: bool) -> tuple[list[str], int, int, float]:
     try:
         with workplace() as folder:
             done = subprocess.run(
-                [sys.executable, "-W", "error", __file__, "--work"], cwd=folder, env=ENVIRONMENT, text=True,
-                input=json.dumps(tasks), capture_output=True, timeout=LONGEST,
-            )  # fmt: skip
+                [sys.executable, "-W", "error", __file__, "--work"],
+                cwd=folder,
+                env=ENVIRONMENT,
+                text=True,
+                input=json.dumps(tasks),
+                capture_output=True,
+                timeout=LONGEST,
+            )
     except subprocess.TimeoutExpired:
         return [f"docs/{name}: its blocks were not done after {LONGEST} s"], 0, skipped, float(LONGEST)
     results = [json.loads(line) for line in done.stdout.splitlines()][len(tasks) - len(blocks) :]

@@ -10,10 +10,10 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from tailrank.envs import read_mdp
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
 from tailrank.report.document import save
 from tailrank.report.sources import of_sources
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]

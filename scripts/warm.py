@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from tailrank import ELA, Discriminative, FiniteMDP, ModelChoice, make_episodic, make_simulator, solve, train
-from tailrank.learners.cvar_ucbvi import cvar_ucbvi
+from tailrank.learning.rivals.states.cvar_ucbvi import cvar_ucbvi
 
 warnings.simplefilter("ignore")
 for reward in (0.5, 2**0.5):

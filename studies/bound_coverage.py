@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from tailrank import bootstrap, bounds
-from tailrank.estimate import stages
-from tailrank.risk import ReturnLaw
+from tailrank.planning.evaluate import stages
+from tailrank.risk.law import ReturnLaw, bootstrap, intervals
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "evaluation.md"
 TIMES, RESAMPLES, AT_ONCE = 10_000, 1000, 500
@@ -94,7 +93,7 @@ def cvar_table(rng: np.random.Generator) -> str:
             for n in (100, 1000):
                 x = np.sort(draw(rng, (TIMES, n)), axis=1)
                 value = truth(name, tau)[0]
-                cells = [cell(bounds.METHODS[m](x, tau, EACH, ENDS), value) for m in ("beta", "thomas", "brown")]  # type: ignore[misc]
+                cells = [cell(intervals.METHODS[m](x, tau, EACH, ENDS), value) for m in ("beta", "thomas", "brown")]  # type: ignore[misc]
                 rows.append([name, f"{tau}, {n}", *cells, *resampled(x, tau, value, rng)])
     return table(["law", "tau, n", "beta", "thomas = dkw", "brown", "*bca*", "*percentile*"], rows)
 
@@ -106,8 +105,8 @@ def mean_table(rng: np.random.Generator) -> str:
         for n in (100, 1000):
             x = np.sort(draw(rng, (TIMES, n)), axis=1)
             methods = ("beta", "anderson", "hoeffding", "bernstein")
-            cells = [cell(bounds.MEAN_METHODS[m](x, 1.0, EACH, ENDS), truth(name, 1.0)[0]) for m in methods]  # type: ignore[misc]
-            order = cell(bounds.order_bounds(x, 0.1, EACH, ENDS), truth(name, 0.1)[1])
+            cells = [cell(intervals.MEAN_METHODS[m](x, 1.0, EACH, ENDS), truth(name, 1.0)[0]) for m in methods]  # type: ignore[misc]
+            order = cell(intervals.order_bounds(x, 0.1, EACH, ENDS), truth(name, 0.1)[1])
             sampled = resampled(x, 1.0, truth(name, 1.0)[0], rng) if n == 100 else ["", ""]
             rows.append([name, str(n), *cells, *sampled, order])
     head = ["beta", "anderson", "hoeffding", "bernstein", "*bca*", "*percentile*", "VaR at 0.1: order"]
@@ -121,8 +120,8 @@ def small_table(rng: np.random.Generator) -> str:
         for tau, n in ((0.05, 1), (0.05, 2), (0.05, 10), (0.2, 10)):
             x = np.sort(draw(rng, (TIMES, n)), axis=1)
             value = truth(name, tau)[0]
-            cells = [cell(bounds.METHODS[m](x, tau, EACH, ENDS), value) for m in ("beta", "thomas", "brown")]  # type: ignore[misc]
-            order = cell(bounds.order_bounds(x, tau, EACH, ENDS), truth(name, tau)[1])
+            cells = [cell(intervals.METHODS[m](x, tau, EACH, ENDS), value) for m in ("beta", "thomas", "brown")]  # type: ignore[misc]
+            order = cell(intervals.order_bounds(x, tau, EACH, ENDS), truth(name, tau)[1])
             rows.append([name, f"{tau}, {n}", *cells, order, *resampled(x, tau, value, rng)])
     return table(["law", "tau, n", "beta", "thomas = dkw", "brown", "VaR: order", "*bca*", "*percentile*"], rows)
 
@@ -134,13 +133,13 @@ def side_table(rng: np.random.Generator) -> str:
         for n in (20, 300):
             x = np.sort(draw(rng, (TIMES, n)), axis=1)
             (value, quantile), (mean, _) = truth(name, tau), truth(name, 1.0)
-            found = [(bounds.METHODS[m](x, tau, one, ENDS), value) for m in ("beta", "thomas")]  # type: ignore[misc]
+            found = [(intervals.METHODS[m](x, tau, one, ENDS), value) for m in ("beta", "thomas")]  # type: ignore[misc]
             # The two-sided inequality spends as much on a bound as on an interval.
-            lower, upper = (bounds.dkw(x, tau, d, ENDS) for d in ((0.05, 1.0), (1.0, 0.05)))
-            found += [((lower[0], upper[1]), value), (bounds.brown(x, tau, one, ENDS), value)]
-            found += [(bounds.order_bounds(x, tau, one, ENDS), quantile)]
+            lower, upper = (intervals.dkw(x, tau, d, ENDS) for d in ((0.05, 1.0), (1.0, 0.05)))
+            found += [((lower[0], upper[1]), value), (intervals.brown(x, tau, one, ENDS), value)]
+            found += [(intervals.order_bounds(x, tau, one, ENDS), quantile)]
             methods = ("anderson", "hoeffding", "bernstein")
-            found += [(bounds.MEAN_METHODS[m](x, 1.0, one, ENDS), mean) for m in methods]  # type: ignore[misc]
+            found += [(intervals.MEAN_METHODS[m](x, 1.0, one, ENDS), mean) for m in methods]  # type: ignore[misc]
             cells = [
                 f"{share(np.mean(low <= v + 1e-12))}, {share(np.mean(v <= high + 1e-12))}" for (low, high), v in found
             ]
@@ -159,7 +158,7 @@ def looks(draw: Sampler, tau: float, most: int, rng: np.random.Generator) -> tup
             worst = int(tau * n + 12.0 * np.sqrt(tau * n) + 60.0)  # the others weigh nothing (`bands._indices`)
             now = np.partition(x[:, :n], worst, axis=1)
             now[:, :worst].sort(axis=1)
-            lower, upper = bounds.beta(now, tau, (half, half), ENDS)
+            lower, upper = intervals.beta(now, tau, (half, half), ENDS)
             ends.append(np.stack([np.clip(lower, *ENDS), np.clip(upper, *ENDS)], -1))
         found.append(np.stack(ends, axis=1))
     return sizes, np.concatenate(found)

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from scipy import integrate, stats
 
-from tailrank.statistics import intervals, survival
-from tailrank.statistics.intervals import average, ends, improvement, middle, separated
-from tailrank.statistics.seeds import band
-from tailrank.statistics.survival import Waits, curve, log_rank, median_of
+from tailrank.risk.over_runs import intervals, survival
+from tailrank.risk.over_runs.intervals import average, ends, improvement, middle, separated
+from tailrank.risk.over_runs.seeds import band
+from tailrank.risk.over_runs.survival import Waits, curve, log_rank, median_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compare.md"
 TIMES, AT_ONCE = 10_000, 500

@@ -2,7 +2,7 @@
 
     python studies/crash.py [PART...]        such as files, or signals/ela; all if none is given
 
-Writes studies/results/crash.json. The checks are those of the tests (tests/experiments: test_crashes, test_chaos,
+Writes studies/results/crash.json. The checks are those of the tests (tests/runs/: test_crashes, test_chaos,
 test_sweep_backends), at all places instead of some:
 
     files         every change of a file by runs and a sweep, with the kinds of faults of tests/faults.py
@@ -39,9 +39,9 @@ import test_sweep_backends
 
 import crashes
 import faults
-from tailrank.experiments import folder as files
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
+from tailrank.runs import folder as files
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 PATH = Path(__file__).resolve().parent / "results" / "crash.json"
 EVERY_KIND = ("ela", "simulator", "bins")

@@ -4,7 +4,7 @@
 
 Writes studies/results/false_alarms.json and the table of docs/observations.md. The interval of fresh episodes misses in
 a twentieth of all runs by itself; the promise has an error of its own, which the program allows for
-(`learners/doubts.py`). The ends of a share are those of Clopper and Pearson at 95%.
+(`learning/observed/doubts.py`). The ends of a share are those of Clopper and Pearson at 95%.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 from scipy import stats
 
 from tailrank import Discriminative, cvar_interval, make_simulator, play_simulator
-from tailrank.learners.doubts import doubts
-from tailrank.learners.observed import ObservedELA
-from tailrank.streams import Streams
+from tailrank.episodes.streams import Streams
+from tailrank.learning.observed.doubts import doubts
+from tailrank.learning.observed.ela import ObservedELA
 
 HERE = Path(__file__).resolve().parent
 PATH, PAGE = HERE / "results" / "false_alarms.json", HERE.parent / "docs" / "observations.md"

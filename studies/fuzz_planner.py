@@ -52,13 +52,15 @@ def main() -> int:
                         failures.append(f"{name}: {share:.3g} at {place}")
                         print(failures[-1], flush=True)
     result = {
-        "seconds": round(time.monotonic() - began), "problems": sum(problems.values()), "failures": failures,
+        "seconds": round(time.monotonic() - began),
+        "problems": sum(problems.values()),
+        "failures": failures,
         "by kind": dict(problems),
         "largest deviation, of what is allowed": {
             name: {"problems": compared[name], "deviation": float(f"{share:.3g}"), "at": place}
             for name, (share, place) in sorted(worst.items())
         },
-    }  # fmt: skip
+    }
     PATH.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"{result['problems']} problems, {len(failures)} failures, {result['seconds']} s")
     return 1 if failures else 0

@@ -18,12 +18,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from tailrank.envs.rich_lock import rich_lock
-from tailrank.learners.observed import ObservedELA
-from tailrank.oracles.discriminative import Discriminative
-from tailrank.risk import cvar
-from tailrank.rollout import play_simulator
-from tailrank.streams import Streams
+from tailrank.envs.built_in.rich_lock import rich_lock
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import Discriminative
+from tailrank.learning.observed.ela import ObservedELA
+from tailrank.risk.law import cvar
 
 ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "results" / "observations.jsonl"
@@ -38,8 +38,11 @@ def lock(H: int, A: int, **more):
 
 GROUPS = {
     "lock": [
-        lock(5, 4, limit=300), lock(10, 10, limit=700), lock(20, 10, limit=1600),
-        lock(50, 10, limit=4000, batch=2), lock(100, 10, limit=8000, batch=2),
+        lock(5, 4, limit=300),
+        lock(10, 10, limit=700),
+        lock(20, 10, limit=1600),
+        lock(50, 10, limit=4000, batch=2),
+        lock(100, 10, limit=8000, batch=2),
     ],
     "noise": [lock(50, 10, env={"noise": 0.2}, batch=2, share=0.95 * 0.73 / 0.8)],
     "nonlinear": [lock(50, 10, env={"view": "nonlinear"}, rank=5, batch=2)],
@@ -49,7 +52,7 @@ GROUPS = {
     "distinct": [lock(10, 10, env={"distinct": n}, limit=2000) for n in (10, 100, 1000)],
     "rank": [lock(10, 10, rank=r, limit=2000) for r in (2, 5, 8)],
     "neural": [lock(10, 10, model="neural", limit=2000), lock(20, 10, model="neural", limit=3000, batch=4)],
-}  # fmt: skip
+}
 
 
 def run(setting: dict, seed: int) -> dict:
@@ -69,9 +72,13 @@ def run(setting: dict, seed: int) -> dict:
             if found >= setting["share"] * env.optimum(tau):
                 solved = state.episodes
     return {
-        "seed": seed, "solved": solved, "seconds": round(time.perf_counter() - began, 2), "curve": curve,
-        "held_out": info.held_out, "latents": info.latents,
-    }  # fmt: skip
+        "seed": seed,
+        "solved": solved,
+        "seconds": round(time.perf_counter() - began, 2),
+        "curve": curve,
+        "held_out": info.held_out,
+        "latents": info.latents,
+    }
 
 
 def main(names: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""How far the rivals of `tailrank.rivals_rich` get on the rich lock; writes studies/results/rich_rivals.json.
+"""How far the rivals of `tailrank.learning.rivals.observations` get on the rich lock.
+
+Writes studies/results/rich_rivals.json.
 
     python studies/rich_rivals.py            # needs tailrank[deep] for QR-DQN and C51, left out otherwise
     python studies/rich_rivals.py --quick    # a few hundred episodes, to try the machinery
@@ -22,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tailrank.envs.rich_lock import rich_lock
-from tailrank.risk import cvar
-from tailrank.rivals_rich import RIVALS
-from tailrank.rollout import play_simulator
-from tailrank.streams import Streams
+from tailrank.envs.built_in.rich_lock import rich_lock
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.rivals.observations import RIVALS
+from tailrank.risk.law import cvar
 
 PATH = Path(__file__).resolve().parent / "results" / "rich_rivals.json"
 TAU, SOLVED, FRESH = 0.1, 0.95, 2000

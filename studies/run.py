@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from tailrank.envs import make_episodic
-from tailrank.learners.choices import ModelChoice
-from tailrank.learners.ela import ELA
-from tailrank.learners.output import OutputRule
-from tailrank.schedules import PRACTICAL, THEORY, Schedule
-from tailrank.streams import Streams
-from tailrank.training import Judge, train
+from tailrank.episodes.streams import Streams
+from tailrank.learning.ela.ela import ELA
+from tailrank.learning.oracles.choices import ModelChoice
+from tailrank.learning.output import OutputRule
+from tailrank.learning.schedule import PRACTICAL, THEORY, Schedule
+from tailrank.learning.train import Judge, train
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results.md"
@@ -152,10 +152,20 @@ def savers(quick: bool, seeds: int) -> list[Job]:
             jobs += lock(f"lock, H = {H}, {name}", seeds, K, settings={"horizon": H}, options=options)
     for name, options in (("rollins", {}), ("rollins, share", {"share": True})):
         jobs += [
-            Job(f"risky-shortcut, {name}", "risky-shortcut", {}, 0.1, 5 if quick else 200, seed, "counts", None,
-                "practical", options)
+            Job(
+                f"risky-shortcut, {name}",
+                "risky-shortcut",
+                {},
+                0.1,
+                5 if quick else 200,
+                seed,
+                "counts",
+                None,
+                "practical",
+                options,
+            )
             for seed in range(seeds)
-        ]  # fmt: skip
+        ]
     return jobs
 
 
@@ -219,12 +229,18 @@ def table(runs: list[dict]) -> list[str]:
         ratio = [r["returned"] / r["star"] if r["star"] > 0 else 1.0 for r in own]  # nothing is less than 0 here
         solved = sum(x >= SOLVED - 1e-12 for x in ratio)
         cells = [
-            label + trivial(own), n, most,
-            shown([r["first"] for r in own], most), f"{sum(r['first'] is None for r in own)}/{n}",
-            shown([r["stays"] for r in own], most), f"{sum(r['stays'] is None for r in own)}/{n}",
-            f"{np.mean([r['late'] for r in own]):.2f}", shown(ratio, digits=3), f"{solved}/{n}",
+            label + trivial(own),
+            n,
+            most,
+            shown([r["first"] for r in own], most),
+            f"{sum(r['first'] is None for r in own)}/{n}",
+            shown([r["stays"] for r in own], most),
+            f"{sum(r['stays'] is None for r in own)}/{n}",
+            f"{np.mean([r['late'] for r in own]):.2f}",
+            shown(ratio, digits=3),
+            f"{solved}/{n}",
             shown([0.0 if r["slope"] is None else r["slope"] for r in own], digits=2),
-        ]  # fmt: skip
+        ]
         lines.append("| " + " | ".join(str(c) for c in cells) + " |")
     return lines
 

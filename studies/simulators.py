@@ -41,8 +41,10 @@ episodes and the candidates for the output were chosen on seed 0 and on episodes
 seeds that are reported, 10 and up, were used for nothing else."""
 PATH, PAGE = HERE / "results" / "simulators.json", HERE.parent / "docs" / "simulators_results.md"
 TASKS: dict[str, tuple[Task, int]] = {
-    "inventory": (inventory.TASK, 5), "sepsis": (sepsis.TASK, 5), "driving": (driving.TASK, 3),
-}  # fmt: skip
+    "inventory": (inventory.TASK, 5),
+    "sepsis": (sepsis.TASK, 5),
+    "driving": (driving.TASK, 3),
+}
 FIRST = 10
 """Seeds below it were used to choose settings; none of them is reported."""
 
@@ -75,8 +77,10 @@ def exact() -> dict[str, Any]:
         found[name] = {"best": plan.cvar, "best mean": plan.risk_neutral.mean, "of best mean": plan.risk_neutral.cvar}
     for plan in solve(sepsis.table(False, 20), tau=(0.1, 0.25)):
         found[f"survival, tau = {plan.tau:g}"] = {
-            "best": plan.cvar, "of best mean": plan.risk_neutral.cvar, "best mean": plan.risk_neutral.mean,
-        }  # fmt: skip
+            "best": plan.cvar,
+            "of best mean": plan.risk_neutral.cvar,
+            "best mean": plan.risk_neutral.mean,
+        }
     return found
 
 
@@ -100,20 +104,26 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any] | None:
         pooled = np.concatenate(samples)
         tail = cvar_interval(pooled, TAU, method="bca", rng=np.random.default_rng(0))
         result[kind] = {
-            "cvar": cvar(pooled, TAU), "low": tail.lower, "high": tail.upper, "mean": float(pooled.mean()),
-            "half": float(1.96 * pooled.std() / np.sqrt(pooled.size)), "each": [cvar(x, TAU) for x in samples],
-        }  # fmt: skip
+            "cvar": cvar(pooled, TAU),
+            "low": tail.lower,
+            "high": tail.upper,
+            "mean": float(pooled.mean()),
+            "half": float(1.96 * pooled.std() / np.sqrt(pooled.size)),
+            "each": [cvar(x, TAU) for x in samples],
+        }
     for other in ("tau = 1", "uniform"):
         result[f"less {other}"] = difference(returns["tau = .1"], returns[other])
         result[f"pairs {other}"] = _paired(result["tau = .1"]["each"], result[other]["each"])
     trained = [found[tau, seed] for tau in (TAU, 1.0) for seed in seeds]
     said = [" ".join(r["doubts"]) for r in trained]
     result |= {
-        "runs": len(trained), "promise": sum("promises" in text for text in said),
-        "far": sum("numerical rank" in text for text in said), "rank": trained[0]["rank"],
+        "runs": len(trained),
+        "promise": sum("promises" in text for text in said),
+        "far": sum("numerical rank" in text for text in said),
+        "rank": trained[0]["rank"],
         "needed": int(np.median([r["needed"] for r in trained])),
         "episodes": int(np.median([r["episodes"] for r in trained])),
-    }  # fmt: skip
+    }
     return result
 
 

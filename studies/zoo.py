@@ -40,10 +40,12 @@ def measure(name: str, folder: Path) -> dict[str, object]:
     table = runs_csv(found).replace(f"{folder}/", "")
     (RESULTS / f"{name}.csv").write_text(table)
     about = {
-        "sweep": hashlib.sha256((SWEEPS / f"{name}.toml").read_bytes()).hexdigest(), "runs": len(runs),
-        "python": first["python"], "versions": {p: metadata.version(p) for p in PACKAGES},
+        "sweep": hashlib.sha256((SWEEPS / f"{name}.toml").read_bytes()).hexdigest(),
+        "runs": len(runs),
+        "python": first["python"],
+        "versions": {p: metadata.version(p) for p in PACKAGES},
         "comparison": thin(as_dict(found)) | {"slopes": slopes(runs) if name in ("ucbvi", "bernstein") else {}},
-    }  # fmt: skip
+    }
     (RESULTS / f"{name}.json").write_text(json.dumps(about) + "\n")
     return about
 
@@ -51,16 +53,21 @@ def measure(name: str, folder: Path) -> dict[str, object]:
 def thin(found: dict) -> dict:
     """What the tables need of the comparison."""
     tasks = [
-        {"name": task["name"], "tau": task["tau"], "cells": [
-            {
-                "settings": {key: cell["settings"].get(key) for key in ("algorithm", "alpha_scale")},
-                "first": {key: cell["first"][key] for key in ("solved", "median")} if cell["first"] else None,
-                "regret": cell["regret"], "seconds": cell["seconds"],
-            }
-            for cell in task["cells"]
-        ]}
+        {
+            "name": task["name"],
+            "tau": task["tau"],
+            "cells": [
+                {
+                    "settings": {key: cell["settings"].get(key) for key in ("algorithm", "alpha_scale")},
+                    "first": {key: cell["first"][key] for key in ("solved", "median")} if cell["first"] else None,
+                    "regret": cell["regret"],
+                    "seconds": cell["seconds"],
+                }
+                for cell in task["cells"]
+            ],
+        }
         for task in found["tasks"]
-    ]  # fmt: skip
+    ]
     return {"tasks": tasks, "notes": [note for note in found["notes"] if "(/" not in note]}
 
 
@@ -84,10 +91,16 @@ def slopes(runs: Iterable[Path]) -> dict[str, float]:
 def cells_of(about: dict) -> list[dict]:
     """Every cell with the numbers that say where it stands: task, tau, algorithm, scale."""
     return [
-        cell | {"task": task["name"], "tau": task["tau"], "algorithm": cell["settings"]["algorithm"],
-                "scale": cell["settings"]["alpha_scale"]}
-        for task in about["comparison"]["tasks"] for cell in task["cells"]
-    ]  # fmt: skip
+        cell
+        | {
+            "task": task["name"],
+            "tau": task["tau"],
+            "algorithm": cell["settings"]["algorithm"],
+            "scale": cell["settings"]["alpha_scale"],
+        }
+        for task in about["comparison"]["tasks"]
+        for cell in task["cells"]
+    ]
 
 
 def episodes(cell: dict) -> str:

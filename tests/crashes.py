@@ -12,16 +12,18 @@ from safetensors.numpy import load_file
 
 import faults
 from tailrank.cli import main
-from tailrank.experiments import folder as files
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.fresh import EVALUATION
-from tailrank.report.runs import Run, is_run
+from tailrank.runs import folder as files
+from tailrank.runs.config import RunConfig
+from tailrank.runs.judge import EVALUATION
+from tailrank.runs.read import Run, is_run
 
 LOCK = {"environment": "risky-lock", "settings": {"horizon": 3, "n_actions": 2, "n_states": 6}, "output_episodes": 20}
 RICH = {
-    "environment": "rich-lock", "settings": {"horizon": 2, "n_actions": 2}, "evaluate_every": 2,
+    "environment": "rich-lock",
+    "settings": {"horizon": 2, "n_actions": 2},
+    "evaluate_every": 2,
     "evaluation_episodes": 20,
-}  # fmt: skip
+}
 FEW = {"iterations": 4, "checkpoint_every": 2}
 CASES = {
     "ela": LOCK | FEW,
@@ -64,9 +66,7 @@ def outcome(folder: Path) -> dict[str, object]:
 
 def outcome_of_sweep(folder: Path) -> dict[str, object]:
     """The same of all runs of a sweep, and its list of them."""
-    return {
-        path.name: path.read_bytes() if path.is_file() else outcome(path) for path in sorted(folder.iterdir())
-    }  # fmt: skip
+    return {path.name: path.read_bytes() if path.is_file() else outcome(path) for path in sorted(folder.iterdir())}
 
 
 def _bits(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:

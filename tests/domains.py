@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oracles import Tiny
+from brute_force import Tiny
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.stem for path in (GOLDEN / "cases").glob("*.json"))
@@ -110,6 +110,12 @@ def domain_columns(name: str) -> dict[str, object]:
     s, a, t = (table[:, :3].astype(np.int64) - 1).T
     discount, horizon, start = DOMAINS[name]
     return {
-        "state": s, "action": a, "next_state": t, "probability": table[:, 3], "reward": table[:, 4],
-        "discount": discount, "horizon": horizon, "start": start - 1,
-    }  # fmt: skip
+        "state": s,
+        "action": a,
+        "next_state": t,
+        "probability": table[:, 3],
+        "reward": table[:, 4],
+        "discount": discount,
+        "horizon": horizon,
+        "start": start - 1,
+    }

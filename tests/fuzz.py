@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-import oracles
-from oracles import Tiny
+import brute_force
+from brute_force import Tiny
 
 ROUNDING = 1e-12
 KINDS = ("integers", "tenths", "thirds", "reals", "ties", "decades", "offset", "rare", "minute", "huge")
@@ -45,7 +45,7 @@ def draw(rng: np.random.Generator, kind: str, leaves: int = 150) -> Tiny:
         start = np.eye(S)[rng.integers(S)] if rng.random() < 0.6 else random_law(rng, kind, S)
         discount = float(rng.choice([0.9, 0.5, 1e-3, 1 - 1e-12])) if rng.random() < 0.2 else 1.0
         m = Tiny(tuple(rows), H, tuple(float(q) for q in start), discount, A, kind)
-        if oracles._leaves(m) <= leaves:
+        if brute_force._leaves(m) <= leaves:
             return m
 
 
@@ -158,7 +158,7 @@ def nested(m: Tiny, tau: float) -> Fraction:
 
 def tail(law: list[tuple[Fraction, Fraction]], tau: float) -> Fraction:
     """CVaR of a law of values and probabilities."""
-    return oracles.cvar_by_integral([x for x, _ in law], [p for _, p in law], tau)
+    return brute_force.cvar_by_integral([x for x, _ in law], [p for _, p in law], tau)
 
 
 def law_of(m: Tiny, policy: object) -> list[tuple[Fraction, Fraction]]:

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-import oracles
+import brute_force
 import tailrank
+from brute_force import Tiny
 from fuzz import KINDS, ROUNDING, TAUS, allowed, best_cvars, best_mean, draw, law_of, nested, random_law, tail
-from oracles import Tiny
-from tailrank import bellman
 from tailrank.checks import NotConverged
-from tailrank.evaluation import return_law
-from tailrank.grid import BudgetGrid
-from tailrank.lowrank import Model, StepModel
-from tailrank.mdp import FiniteMDP
-from tailrank.planners.latent import law_of_plan, plan_latent
-from tailrank.policy import MarkovPolicy
-from tailrank.rewards import RewardLaw
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.lowrank import Model, StepModel
+from tailrank.models.mdp import FiniteMDP
+from tailrank.models.rewards import RewardLaw
+from tailrank.planning.exact import induction
+from tailrank.planning.exact.return_law import return_law
+from tailrank.planning.latent.planner import law_of_plan, plan_latent
+from tailrank.policies.tables import MarkovPolicy
 
 __all__ = ["CHECKS", "KINDS", "Report"]
 
@@ -85,8 +85,8 @@ def check_planner(rng: np.random.Generator, kind: str) -> Report:
             found.near("frontier", frontier, value, small)
     if alone.status == "exact":
         found.same("one tau or several", alone.cvar == plans[1].cvar)
-    if kind in ("integers", "tenths", "ties") and rng.random() < 0.1 and oracles.totals(m).size <= 60:
-        for plan, value in zip(plans[1:], oracles.best_cvar_by_lp(m, taus[1:]), strict=True):
+    if kind in ("integers", "tenths", "ties") and rng.random() < 0.1 and brute_force.totals(m).size <= 60:
+        for plan, value in zip(plans[1:], brute_force.best_cvar_by_lp(m, taus[1:]), strict=True):
             if plan.tau >= 0.01:
                 found.below("lower bound against a linear program", plan.lower, Fraction(value), 1e-8)
                 found.above("upper bound against a linear program", plan.upper, Fraction(value), 1e-8)
@@ -122,7 +122,7 @@ def _check_evaluation(rng: np.random.Generator, m: Tiny, mdp: FiniteMDP, plan: t
     tau, policy = float(rng.choice(TAUS)), MarkovPolicy(actions)
     law = law_of(m, policy)
     own, mean = tail(law, tau), sum((x * p for x, p in law), Fraction(0))
-    worst = min(x for x, _ in law), oracles.var_by_definition(*zip(*law, strict=True), tau)
+    worst = min(x for x, _ in law), brute_force.var_by_definition(*zip(*law, strict=True), tau)
     estimate = tailrank.evaluate(policy, mdp, tau)
     found.near("evaluate: CVaR", estimate.cvar, own, allowed(m, own, *worst))
     found.near("evaluate: mean", estimate.mean, mean, allowed(m, mean, *(x for x, _ in law)))
@@ -145,7 +145,7 @@ def check_larger(rng: np.random.Generator, kind: str) -> Report:
     m = Tiny(tuple(rows), H, tuple(random_law(rng, "reals", S)), 1.0, A, "integers")
     taus = (1e-6, 0.02, 0.3, 1.0)
     budgets = np.arange(-3.0 * H, 3.0 * H + 1)
-    short = oracles.least_shortfall_by_sums(m, budgets)
+    short = brute_force.least_shortfall_by_sums(m, budgets)
     found = Report()
     for tau, plan in zip(taus, tailrank.solve(FiniteMDP.from_rows(**m.columns()), tau=taus), strict=True):
         found.same("larger: exact", plan.status == "exact")
@@ -153,7 +153,7 @@ def check_larger(rng: np.random.Generator, kind: str) -> Report:
         found.near("larger: optimum", plan.cvar, best, 1e-10)
         found.near("larger: frontier", plan.frontier().cvar(tau), best, 1e-10)
         returns, probs = plan.law.values, plan.law.probs
-        found.near("larger: law", plan.cvar, oracles.cvar_by_integral(returns, probs, tau), 1e-10)
+        found.near("larger: law", plan.cvar, brute_force.cvar_by_integral(returns, probs, tau), 1e-10)
     return found
 
 
@@ -185,9 +185,9 @@ def check_latent(rng: np.random.Generator, kind: str) -> Report:
     found.near("latent: objective", plan.objective, value, size)
     mdp = _expanded(model, laws, law_at, top, start)
     grid = BudgetGrid(Fraction(1), (Fraction(0),) * H, "exact")
-    layout = bellman.layout(mdp, grid, np.ones((H + 1, G), dtype=bool))
+    layout = induction.layout(mdp, grid, np.ones((H + 1, G), dtype=bool))
     units = np.stack([b * top for b in bonus])
-    index, sparse = bellman.induct(mdp, grid, layout, keep_actions=True, bonus=units).curve(mdp.start)
+    index, sparse = induction.induct(mdp, grid, layout, keep_actions=True, bonus=units).curve(mdp.start)
     for c, v in zip(index, sparse, strict=True):
         size = ROUNDING * (float(abs(exact[c])) + (1.0 if paid else 0.0)) + 1e-300
         found.near("sparse with bonus: values", v, exact[c], size)
@@ -200,9 +200,13 @@ def check_latent(rng: np.random.Generator, kind: str) -> Report:
 
 
 def _exact_latent(
-    model: Model[StepModel], laws: np.ndarray, law_at: tuple[np.ndarray, ...], bonus: list[np.ndarray], top: int,
+    model: Model[StepModel],
+    laws: np.ndarray,
+    law_at: tuple[np.ndarray, ...],
+    bonus: list[np.ndarray],
+    top: int,
     start: int,
-) -> list[Fraction]:  # fmt: skip
+) -> list[Fraction]:
     """min over policies of E(c - R)^+ less the bonuses (in units), for c = 0..H top."""
     H = model.horizon
     (G, A), C = law_at[0].shape, H * top + 1

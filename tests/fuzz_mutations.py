@@ -11,17 +11,91 @@ import zipfile
 import numpy as np
 
 ODD = (
-    None, True, False, 0, -1, 1, 2, 3, 7, 10**6, 2**31, 2**53, 2**63 - 1, 2**63, 10**30, -(10**30), 0.5, -0.0, 1e-320,
-    1e308, float("nan"), float("inf"), -float("inf"), "", "0", "1/0", "1/3", "9" * 400, "1e999", "nan", "exact",
-    "\x1b[2J\x9b", "../../x", "[red]x[/]", "a\nb", "\u202e", "\ud800", "x" * 3000, [], {}, [[]], [0], [1, 2, 3],
-    {"a": 1}, [[[[[[[[]]]]]]]],
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    3,
+    7,
+    10**6,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    10**30,
+    -(10**30),
+    0.5,
+    -0.0,
+    1e-320,
+    1e308,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "0",
+    "1/0",
+    "1/3",
+    "9" * 400,
+    "1e999",
+    "nan",
+    "exact",
+    "\x1b[2J\x9b",
+    "../../x",
+    "[red]x[/]",
+    "a\nb",
+    "\u202e",
+    "\ud800",
+    "x" * 3000,
+    [],
+    {},
+    [[]],
+    [0],
+    [1, 2, 3],
+    {"a": 1},
+    [[[[[[[[]]]]]]]],
+)
 """Values that somebody may have forgotten."""
 TOKENS = (
-    b"0", b"-1", b"1e999", b"NaN", b"Infinity", b"99999999999999999999", b"2147483648", b"1e12", b'"', b"'", b"[", b"]",
-    b"{", b"}", b",", b":", b"\n", b"\r", b"\0", b"\xff", b"\xef\xbb\xbf", b"[" * 300, b'{"a":' * 300, b"=", b"..",
-    b"/", b"true", b"state", b"_", b".", b"\x1b[2J", b"inf", b"#", b"[[x]]\n", b"a.b.c = 1\n", b"9" * 5000,
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"Infinity",
+    b"99999999999999999999",
+    b"2147483648",
+    b"1e12",
+    b'"',
+    b"'",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b",",
+    b":",
+    b"\n",
+    b"\r",
+    b"\0",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"[" * 300,
+    b'{"a":' * 300,
+    b"=",
+    b"..",
+    b"/",
+    b"true",
+    b"state",
+    b"_",
+    b".",
+    b"\x1b[2J",
+    b"inf",
+    b"#",
+    b"[[x]]\n",
+    b"a.b.c = 1\n",
+    b"9" * 5000,
+)
 
 
 def damaged(data: bytes, kind: str, rng: np.random.Generator) -> bytes:
@@ -122,9 +196,11 @@ def odd_array(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if way < 4 and array.size:
         out = array.copy()
         values = {"f": [np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300], "b": [True, False]}.get(
-            array.dtype.kind, [0, 1, 2, 5, 127, np.iinfo(array.dtype).max, np.iinfo(array.dtype).min]
-            if array.dtype.kind in "iu" else ["x"],
-        )  # fmt: skip
+            array.dtype.kind,
+            [0, 1, 2, 5, 127, np.iinfo(array.dtype).max, np.iinfo(array.dtype).min]
+            if array.dtype.kind in "iu"
+            else ["x"],
+        )
         with np.errstate(all="ignore"):
             flat = out.reshape(-1)
             flat[rng.integers(flat.size, size=1 if way else min(flat.size, 3))] = np.array(

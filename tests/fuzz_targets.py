@@ -23,24 +23,29 @@ from tailrank.cli.policy_table import policy_table
 from tailrank.comparison import compare
 from tailrank.comparison.page import page as compare_page
 from tailrank.envs import read_mdp, write_mdp
-from tailrank.envs.actions import Actions
-from tailrank.envs.spaces import Encoder
-from tailrank.evaluation import return_law
-from tailrank.experiments import folder as files
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import resume, run
-from tailrank.experiments.sweep import look
-from tailrank.experiments.sweep_file import Planned, read_sweep
-from tailrank.learners.registry import ALGORITHMS
-from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy
+from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.spaces import Encoder
+from tailrank.learning.registry import ALGORITHMS
+from tailrank.planning.exact.return_law import return_law
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
 from tailrank.report.document import fitting, page
-from tailrank.report.runs import EVALUATION
 from tailrank.report.sources import of_runs
+from tailrank.runs import folder as files
+from tailrank.runs.config import RunConfig
+from tailrank.runs.read import EVALUATION
+from tailrank.runs.run import resume, run
+from tailrank.runs.sweeps.file import Planned, read_sweep
+from tailrank.runs.sweeps.sweep import look
 
 MDP = FiniteMDP.from_rows(
-    [0, 0, 0, 1, 1], [0, 1, 1, 0, 1], [1, 0, 1, 0, 2], [1, 0.7, 0.3, 1, 1], [0.1, 1 / 3, -0.5, 0.2, 2], horizon=4,
+    [0, 0, 0, 1, 1],
+    [0, 1, 1, 0, 1],
+    [1, 0, 1, 0, 2],
+    [1, 0.7, 0.3, 1, 1],
+    [0.1, 1 / 3, -0.5, 0.2, 2],
+    horizon=4,
     labels=("here", "there", "end"),
-)  # fmt: skip
+)
 LOCK = {"horizon": 3, "n_actions": 3, "n_states": 6}
 SWEEP = b"""seeds = 2
 tau = [0.1, 0.5]

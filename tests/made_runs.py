@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from tailrank.experiments.config import RunConfig
+from tailrank.runs.config import RunConfig
 
 LOCK = {"horizon": 4, "n_states": 12}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tailrank
+from brute_force import Tiny, best_cvar_by_enumeration
 from domains import (
     DOMAINS,
     betting_in_eighths,
@@ -15,10 +16,9 @@ from domains import (
     hau_counter_example,
     load_case,
 )
-from oracles import Tiny, best_cvar_by_enumeration
-from tailrank.evaluation import return_law
-from tailrank.mdp import FiniteMDP
-from tailrank.planners.chow import chow
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.criteria.chow import chow
+from tailrank.planning.exact.return_law import return_law
 
 
 def build(m: Tiny) -> FiniteMDP:
@@ -79,26 +79,51 @@ def test_betting_in_eighths():
 EPISODES = 100_000
 PUBLISHED = {
     "machine": {
-        "evar": "-4.62", "risk neutral": "-4.56", "nested": "-10.00", "erm": "-4.58", "chow": "-4.83",
-        "interpolated": "-4.59", "mean": "-0.98",
+        "evar": "-4.62",
+        "risk neutral": "-4.56",
+        "nested": "-10.00",
+        "erm": "-4.58",
+        "chow": "-4.83",
+        "interpolated": "-4.59",
+        "mean": "-0.98",
     },
     "ruin": {
-        "evar": "7.87", "risk neutral": "5.47", "nested": "0.00", "erm": "7.64", "chow": "8.27",
-        "interpolated": "9.03", "mean": "17.1",
+        "evar": "7.87",
+        "risk neutral": "5.47",
+        "nested": "0.00",
+        "erm": "7.64",
+        "chow": "8.27",
+        "interpolated": "9.03",
+        "mean": "17.1",
     },
     "inventory": {
-        "evar": "76.6", "risk neutral": "52.3", "nested": "0.0", "erm": "56.0", "chow": "55.1",
-        "interpolated": "77.8", "mean": "128",
+        "evar": "76.6",
+        "risk neutral": "52.3",
+        "nested": "0.0",
+        "erm": "56.0",
+        "chow": "55.1",
+        "interpolated": "77.8",
+        "mean": "128",
     },
     "inventory_generic": {
-        "evar": "195", "risk neutral": "193", "nested": "135", "erm": "182", "chow": "82",
-        "interpolated": "195.5", "mean": "219",
+        "evar": "195",
+        "risk neutral": "193",
+        "nested": "135",
+        "erm": "182",
+        "chow": "82",
+        "interpolated": "195.5",
+        "mean": "219",
     },
     "riverswim": {
-        "evar": "382", "risk neutral": "379", "nested": "217", "erm": "217", "chow": "101",
-        "interpolated": "380.7", "mean": "871",
+        "evar": "382",
+        "risk neutral": "379",
+        "nested": "217",
+        "erm": "217",
+        "chow": "101",
+        "interpolated": "380.7",
+        "mean": "871",
     },
-}  # fmt: skip
+}
 
 
 def last_digit(text: str) -> float:

@@ -9,17 +9,19 @@ import pytest
 
 import fuzz
 import tailrank
-from oracles import Tiny, cvar_by_integral
-from tailrank import FiniteMDP, InputError, bands, bonus, bounds, cvar, evaluate, solve
-from tailrank.envs.finite import from_mdp
-from tailrank.grid import as_fraction, exact_grid
-from tailrank.learners.registry import ALGORITHMS, Recipe, make_learner
-from tailrank.mdp import FiniteMDP as MDP
-from tailrank.planners.risk_neutral import risk_neutral
-from tailrank.policy import MarkovPolicy
-from tailrank.risk import ReturnLaw, best_budget
-from tailrank.schedules import Theory
-from tailrank.streams import Streams
+from brute_force import Tiny, cvar_by_integral
+from tailrank import FiniteMDP, InputError, cvar, evaluate, solve
+from tailrank.envs.built_in.from_mdp import from_mdp
+from tailrank.episodes.streams import Streams
+from tailrank.learning.ela import bonus
+from tailrank.learning.registry import ALGORITHMS, Recipe, make_learner
+from tailrank.learning.schedule import Theory
+from tailrank.models.grid import as_fraction, exact_grid
+from tailrank.models.mdp import FiniteMDP as MDP
+from tailrank.planning.criteria.mean import risk_neutral
+from tailrank.policies.tables import MarkovPolicy
+from tailrank.risk import _bands, intervals
+from tailrank.risk.law import ReturnLaw, best_budget
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -144,7 +146,7 @@ def test_rewards_that_are_too_large_are_refused(reward):
     with pytest.raises(InputError, match=r"^values\[0\] = .*must be"):
         cvar([reward, 1.0], 0.5)
     with pytest.raises(InputError, match=r"^returns\[0\] = .*must be"):
-        bounds.cvar_interval([reward, 1.0], 0.5, 0.9, (0, 1))
+        intervals.cvar_interval([reward, 1.0], 0.5, 0.9, (0, 1))
 
 
 def test_the_horizon_counts_in_what_is_too_large():
@@ -224,25 +226,25 @@ def test_ten_thousand_steps():
 # Intervals
 
 
-@pytest.mark.parametrize("method", bounds.METHODS)
+@pytest.mark.parametrize("method", intervals.METHODS)
 @pytest.mark.parametrize("tau", [1e-300, 1e-6, 0.3, 1.0])
 def test_intervals_of_any_scale_with_a_common_part(method, tau):
     """Shifted and scaled samples have shifted and scaled intervals, to the digits that are left."""
     x = np.array([0.0, 0.25, 0.25, 1.0, 3.0, 4.0])
     rng = np.random.default_rng
-    base = bounds.cvar_interval(x, tau, 0.9, (0, 4), method, rng=rng(0))
+    base = intervals.cvar_interval(x, tau, 0.9, (0, 4), method, rng=rng(0))
     for shift, scale in ((0.0, 1e-12), (0.0, 1e90), (2.0**40, 2.0**-10)):
-        found = bounds.cvar_interval(shift + scale * x, tau, 0.9, (shift, shift + 4 * scale), method, rng=rng(0))
+        found = intervals.cvar_interval(shift + scale * x, tau, 0.9, (shift, shift + 4 * scale), method, rng=rng(0))
         expected = shift + scale * base.lower, shift + scale * base.upper
         assert (found.lower, found.upper) == pytest.approx(expected, rel=1e-12, abs=4 * np.spacing(shift))
 
 
 def test_a_range_that_does_not_hold_the_returns_is_refused_at_any_offset():
     with pytest.raises(InputError, match="must hold every return"):
-        bounds.cvar_interval([1e12 + 500], 0.5, 0.95, (1e12, 1e12 + 1e-3))
+        intervals.cvar_interval([1e12 + 500], 0.5, 0.95, (1e12, 1e12 + 1e-3))
     with pytest.raises(InputError, match=r"^bounds\[0\] = 'a': must be a number"):
-        bounds.cvar_interval([0.5], 0.5, 0.95, ("a", 1))
-    grown = bounds.cvar_interval([1.0 + 1e-10], 0.5, 0.95, (0, 1))
+        intervals.cvar_interval([0.5], 0.5, 0.95, ("a", 1))
+    grown = intervals.cvar_interval([1.0 + 1e-10], 0.5, 0.95, (0, 1))
     assert grown.lower <= 1.0 + 1e-10 <= grown.upper
 
 
@@ -252,7 +254,7 @@ def test_a_band_for_a_confidence_next_to_one(delta):
     from scipy.special import betainc, betaincc
 
     n, index = 50, np.arange(1, 51)
-    upper, lower = bands.beta_upper(n, 1.0, delta), bands.beta_lower(n, 1.0, delta)
+    upper, lower = _bands.beta_upper(n, 1.0, delta), _bands.beta_lower(n, 1.0, delta)
     assert (betaincc(index, n + 1 - index, upper) <= delta / n * (1 + 1e-6)).all()
     assert (betainc(index, n + 1 - index, lower) <= delta / n * (1 + 1e-6)).all()
 

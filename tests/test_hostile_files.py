@@ -20,12 +20,12 @@ from safetensors.numpy import save as pack
 
 from made_runs import final, learning, write_run
 from tailrank import InputError, load, read_mdp
+from tailrank._system.reading import MOST_ENTRIES, parse_json
 from tailrank.cli import main
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import resume, run
-from tailrank.experiments.sweep_file import read_sweep
-from tailrank.reading import MOST_ENTRIES, parse_json
 from tailrank.report.sources import of_runs
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import resume, run
+from tailrank.runs.sweeps.file import read_sweep
 
 MEMORY = 4 * 2**30
 LOCK = {"horizon": 3, "n_actions": 2, "n_states": 6}
@@ -84,7 +84,7 @@ BOMBS = {
     "deep.policy": lambda: safetensors(b'{"__metadata__":' + b'{"a":' * 10**5),
     "notes.policy": lambda: pack({}, metadata={"tailrank": "[" * 10**6}),
     "many.policy": lambda: pack({}, metadata={"tailrank": "[" + "[]," * (2**24) + "[]]"}),
-}  # fmt: skip
+}
 
 
 READ = """
@@ -214,7 +214,7 @@ def test_a_link_that_leads_nowhere_makes_no_file(half, tmp_path):
 
 
 def test_what_lies_at_the_name_of_a_temporary_file_is_not_written_to(tmp_path):
-    from tailrank.atomic import write_bytes
+    from tailrank._system.atomic import write_bytes
 
     (tmp_path / "precious").write_bytes(b"precious")
     (tmp_path / ".out.tmp").symlink_to(tmp_path / "precious")
@@ -265,10 +265,11 @@ def test_the_command_line_asks_for_the_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     refused = [
-        ("evaluate", out, "--episodes", "5"), ("train", "--resume", out),
+        ("evaluate", out, "--episodes", "5"),
+        ("train", "--resume", out),
         ("train", "--config", out / "config.toml", "--out", "new"),
         ("sweep", out / "config.toml", "--out", "s", "--dry-run"),
-    ]  # fmt: skip
+    ]
     for arguments in refused:
         code, _, err = command(*arguments)
         assert code == 2
@@ -290,7 +291,7 @@ def test_a_run_of_ones_own_needs_no_word(tmp_path, monkeypatch):
     assert run(config, tmp_path / "r")["status"] == "finished"
     from dataclasses import asdict
 
-    from tailrank.experiments.worker import work
+    from tailrank.runs.sweeps._worker import work
 
     assert work(asdict(config), str(tmp_path / "r"))["status"] == "finished"
 

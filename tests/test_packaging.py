@@ -98,11 +98,18 @@ def test_what_is_installed_is_compared_with_what_was(installed, tmp_path, monkey
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("MIT", True), ("MIT AND PSF-2.0", True), ("GPL-3.0-only", False), ("MIT AND GPL-3.0-only", False),
-        ("GPL-2.0-only OR MIT", True), ("Apache-2.0 WITH LLVM-exception", True), ("", False), ("MITX", False),
-        ("BSD-3-Clause AND (Apache-2.0 OR MIT)", True), ("Other/Proprietary License", False),
+        ("MIT", True),
+        ("MIT AND PSF-2.0", True),
+        ("GPL-3.0-only", False),
+        ("MIT AND GPL-3.0-only", False),
+        ("GPL-2.0-only OR MIT", True),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("", False),
+        ("MITX", False),
+        ("BSD-3-Clause AND (Apache-2.0 OR MIT)", True),
+        ("Other/Proprietary License", False),
     ],
-)  # fmt: skip
+)
 def test_licences(expression, expected):
     assert audit.allowed(expression) is expected
 
@@ -119,9 +126,11 @@ def test_an_audit_that_was_not_made_is_no_success(monkeypatch, capsys):
     bad = clean | {"vulns": [{"id": "PYSEC-1", "fix_versions": ["27"]}]}
     skipped = {"name": "numpy", "skip_reason": "Dependency not found"}
     cases = [
-        ([clean], 0, "no known vulnerability"), ([bad], 1, "pip 26.3: PYSEC-1, fixed in 27"),
-        ([clean, skipped], 1, "numpy: Dependency not found"), ([skipped], 1, "nothing was checked"),
-    ]  # fmt: skip
+        ([clean], 0, "no known vulnerability"),
+        ([bad], 1, "pip 26.3: PYSEC-1, fixed in 27"),
+        ([clean, skipped], 1, "numpy: Dependency not found"),
+        ([skipped], 1, "nothing was checked"),
+    ]
     for packages, code, text in cases:
         assert answers(monkeypatch, json.dumps({"dependencies": packages})) == code
         said = capsys.readouterr()

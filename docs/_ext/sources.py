@@ -1,7 +1,7 @@
 """Code names become links to pages with the source; a name that does not exist is a warning, hence an error.
 
-In a page, `learners/ela.py`, `learners/ela.py:ELA.step`, `tests/test_risk.py::test_level_one_is_the_mean` and
-`test_risk.py::test_level_one_is_the_mean` in backticks are such names. Files are looked for in src/tailrank, in the
+In a page, `learning/ela/ela.py:ELA.step`, `tests/risk/test_law.py::test_level_one_is_the_mean` and
+`test_law.py::test_level_one_is_the_mean` in backticks are such names. Files are looked for in src/tailrank, in the
 project's folder, and, for names of tests, anywhere in tests. NAME stands for any name.
 """
 

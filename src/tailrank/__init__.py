@@ -12,48 +12,48 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BudgetPolicy": "policy",
-    "Discriminative": "oracles.discriminative",
-    "ELA": "learners.ela",
-    "Estimate": "estimate",
-    "FiniteMDP": "mdp",
+    "BudgetPolicy": "policies.tables",
+    "Discriminative": "learning.decoding.choose",
+    "ELA": "learning.ela.ela",
+    "Estimate": "planning.evaluate",
+    "FiniteMDP": "models.mdp",
     "InputError": "checks",
-    "Interval": "bounds",
-    "MarkovPolicy": "policy",
-    "ModelChoice": "learners.choices",
+    "ConfidenceInterval": "risk.intervals",
+    "MarkovPolicy": "policies.tables",
+    "ModelChoice": "learning.oracles.choices",
     "NotConverged": "checks",
-    "Plan": "plan",
-    "Policy": "policy",
-    "Predictor": "predict",
-    "ReturnLaw": "risk",
-    "Schedule": "schedules",
-    "cvar": "risk",
-    "cvar_interval": "bounds",
-    "evaluate": "estimate",
-    "load": "storage",
+    "Plan": "planning.plan",
+    "Policy": "policies.tables",
+    "Predictor": "policies.predictor",
+    "ReturnLaw": "risk.law",
+    "Schedule": "learning.schedule",
+    "cvar": "risk.law",
+    "cvar_interval": "risk.intervals",
+    "evaluate": "planning.evaluate",
+    "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
-    "mean_interval": "bounds",
+    "mean_interval": "risk.intervals",
     "open_simulator": "envs",
-    "play": "rollout",
-    "play_simulator": "rollout",
+    "play": "episodes.rollout",
+    "play_simulator": "episodes.rollout",
     "read_mdp": "envs",
-    "save": "storage",
-    "solve": "solver",
-    "train": "training",
-    "var": "risk",
-    "var_interval": "bounds",
+    "save": "runs.policy_files.storage",
+    "solve": "planning.solve",
+    "train": "learning.train",
+    "var": "risk.law",
+    "var_interval": "risk.intervals",
     "write_mdp": "envs",
 }
 
 __all__ = [
     "ELA",
     "BudgetPolicy",
+    "ConfidenceInterval",
     "Discriminative",
     "Estimate",
     "FiniteMDP",
     "InputError",
-    "Interval",
     "MarkovPolicy",
     "ModelChoice",
     "NotConverged",
@@ -82,23 +82,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tailrank.bounds import Interval, cvar_interval, mean_interval, var_interval
     from tailrank.checks import InputError, NotConverged
     from tailrank.envs import make_episodic, make_simulator, open_simulator, read_mdp, write_mdp
-    from tailrank.estimate import Estimate, evaluate
-    from tailrank.learners.choices import ModelChoice
-    from tailrank.learners.ela import ELA
-    from tailrank.mdp import FiniteMDP
-    from tailrank.oracles.discriminative import Discriminative
-    from tailrank.plan import Plan
-    from tailrank.policy import BudgetPolicy, MarkovPolicy, Policy
-    from tailrank.predict import Predictor
-    from tailrank.risk import ReturnLaw, cvar, var
-    from tailrank.rollout import play, play_simulator
-    from tailrank.schedules import Schedule
-    from tailrank.solver import solve
-    from tailrank.storage import load, save
-    from tailrank.training import train
+    from tailrank.episodes.rollout import play, play_simulator
+    from tailrank.learning.decoding.choose import Discriminative
+    from tailrank.learning.ela.ela import ELA
+    from tailrank.learning.oracles.choices import ModelChoice
+    from tailrank.learning.schedule import Schedule
+    from tailrank.learning.train import train
+    from tailrank.models.mdp import FiniteMDP
+    from tailrank.planning.evaluate import Estimate, evaluate
+    from tailrank.planning.plan import Plan
+    from tailrank.planning.solve import solve
+    from tailrank.policies.predictor import Predictor
+    from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, Policy
+    from tailrank.risk.intervals import ConfidenceInterval, cvar_interval, mean_interval, var_interval
+    from tailrank.risk.law import ReturnLaw, cvar, var
+    from tailrank.runs.policy_files.storage import load, save
 
 
 def __getattr__(name: str) -> object:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tailrank.text import printable
-
 LONGEST_MESSAGE = 2000
 
 
@@ -196,3 +194,16 @@ def normalised(p: np.ndarray, total: np.ndarray | float, count: np.ndarray | int
 
 PROBABILITY_TOLERANCE = 1e-6
 """How far probabilities given in decimals may be from summing to one; they are then normalised."""
+
+
+def printable(text: str) -> str:
+    r"""The text with everything that is no letter, sign or plain space written out: `\x1b`, `\n`, `\u202e`.
+
+    On a terminal, control characters could move the cursor, hide a line or forge one.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -53,8 +53,16 @@ def test_json_is_one_object_with_the_numbers(model):
     assert result.exit_code == 0
     data = json.loads(result.stdout)
     assert set(data) == {
-        "status", "criterion", "states", "actions", "horizon", "discount", "seconds", "results", "notes",
-    }  # fmt: skip
+        "status",
+        "criterion",
+        "states",
+        "actions",
+        "horizon",
+        "discount",
+        "seconds",
+        "results",
+        "notes",
+    }
     assert (data["status"], data["criterion"]) == ("exact", "cvar")
     assert (data["states"], data["actions"], data["horizon"]) == (1, 2, 1)
     first, second = data["results"]

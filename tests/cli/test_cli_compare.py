@@ -11,8 +11,8 @@ import pytest
 
 import command
 from made_runs import LOCK, final, learning, write_run
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 PICTURES = ("episodes_first", "episodes_stay", "regret", "profile", "improvement")
 

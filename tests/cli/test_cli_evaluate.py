@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import tailrank.experiments.build
-import tailrank.storage
+import tailrank.runs.build
+import tailrank.runs.policy_files.storage
 from command import cli, fails
-from tailrank.streams import Streams
+from tailrank.episodes.streams import Streams
 
 LOCK = ["risky-lock", "--set", "horizon=4", "--set", "n_actions=3", "--set", "n_states=12"]
 
@@ -115,8 +115,8 @@ class Only:
 
 
 def test_a_run_in_a_simulator(monkeypatch):
-    monkeypatch.setattr(tailrank.experiments.build, "environment", lambda config: Coin())
-    monkeypatch.setattr(tailrank.storage, "load", lambda path: SimpleNamespace(policy=Only()))
+    monkeypatch.setattr(tailrank.runs.build, "environment", lambda config: Coin())
+    monkeypatch.setattr(tailrank.runs.policy_files.storage, "load", lambda path: SimpleNamespace(policy=Only()))
     fails(cli("evaluate", "class"), "--episodes or --width", "coin is only known by playing")
     unknown = results("class", "--episodes", "300", "--tau", "1")
     assert unknown["results"][0]["method"] == "bca"

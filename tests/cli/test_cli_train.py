@@ -57,18 +57,33 @@ def test_options_override_the_file():
 
 
 BAD = [
-    (["--tau", "0"], ["tau = 0"]), (["--tau", "2"], ["tau = 2"]), (["--iterations", "0"], ["iterations = 0"]),
-    (["--episodes", "9"], ["one of them"]), (["--model", "em", "--rank", "13"], ["rank = 13", "12"]),
-    (["--model", "em"], ["rank"]), (["--model", "em", "--rank", "0"], ["rank = 0"]), (["--rank", "2"], ["rank = 2"]),
-    (["--alpha-scale", "0"], ["alpha_scale"]), (["--lam-scale", "-1"], ["lam_scale"]), (["--cap", "-1"], ["cap"]),
-    (["--cap", "corected"], ["did you mean 'corrected'"]), (["--algorithm", "elle"], ["algorithm", "did you mean"]),
-    (["--set", "horizon"], ["KEY=VALUE"]), (["--set", "horizn=3"], ["did you mean 'horizon'"]),
-    (["--set", "n_states=x"], ["n_states"]), (["--seed", "-1"], ["seed"]), (["--batch", "0"], ["batch"]),
-    (["--output", "last"], ["output"]), (["--collect", "all"], ["collect"]), (["--upsilon", "0.1"], ["upsilon"]),
-    (["--resume", "x"], ["--resume"]), (["--config", "none.toml"], ["none.toml"]),
-    (["--stop-cvar", "nan"], ["stop_cvar"]), (["--iterations", "x"], ["iterations"]),
+    (["--tau", "0"], ["tau = 0"]),
+    (["--tau", "2"], ["tau = 2"]),
+    (["--iterations", "0"], ["iterations = 0"]),
+    (["--episodes", "9"], ["one of them"]),
+    (["--model", "em", "--rank", "13"], ["rank = 13", "12"]),
+    (["--model", "em"], ["rank"]),
+    (["--model", "em", "--rank", "0"], ["rank = 0"]),
+    (["--rank", "2"], ["rank = 2"]),
+    (["--alpha-scale", "0"], ["alpha_scale"]),
+    (["--lam-scale", "-1"], ["lam_scale"]),
+    (["--cap", "-1"], ["cap"]),
+    (["--cap", "corected"], ["did you mean 'corrected'"]),
+    (["--algorithm", "elle"], ["algorithm", "did you mean"]),
+    (["--set", "horizon"], ["KEY=VALUE"]),
+    (["--set", "horizn=3"], ["did you mean 'horizon'"]),
+    (["--set", "n_states=x"], ["n_states"]),
+    (["--seed", "-1"], ["seed"]),
+    (["--batch", "0"], ["batch"]),
+    (["--output", "last"], ["output"]),
+    (["--collect", "all"], ["collect"]),
+    (["--upsilon", "0.1"], ["upsilon"]),
+    (["--resume", "x"], ["--resume"]),
+    (["--config", "none.toml"], ["none.toml"]),
+    (["--stop-cvar", "nan"], ["stop_cvar"]),
+    (["--iterations", "x"], ["iterations"]),
     (["--discount", "0.9"], ["discount"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(b[0]) for b in BAD])

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 
 from tailrank import save
 from tailrank.cli import main
-from tailrank.grid import BudgetGrid
-from tailrank.observation_policy import ObservationPolicy
-from tailrank.oracles.table import TableDecoder
-from tailrank.planners.observed import ObservedPlan
+from tailrank.models.grid import BudgetGrid
+from tailrank.policies.decoders.table import TableDecoder
+from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 
 H, K, A, C = 2, 3, 2, 4
 

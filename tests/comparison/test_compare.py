@@ -15,8 +15,8 @@ from tailrank.checks import InputError
 from tailrank.comparison import compare
 from tailrank.comparison.export import as_dict, runs_csv, summary_csv
 from tailrank.comparison.tables import of_task, over_all
-from tailrank.statistics.intervals import share
-from tailrank.statistics.survival import Waits, log_rank, median
+from tailrank.risk.over_runs.intervals import share
+from tailrank.risk.over_runs.survival import Waits, log_rank, median
 
 STAR = 0.8
 REACHED = {
@@ -199,9 +199,13 @@ def test_environments_drawn_with_the_seed_are_one_task(tmp_path):
             curve = [0.0, star] if algorithm == "ela" else [0.0, star / 2]
             folder = tmp_path / f"{algorithm}{seed}"
             write_run(
-                folder, learning(curve, star), final(curve[-1], star), seed=seed, settings={"seed": seed, "horizon": 4},
+                folder,
+                learning(curve, star),
+                final(curve[-1], star),
+                seed=seed,
+                settings={"seed": seed, "horizon": 4},
                 algorithm=algorithm,
-            )  # fmt: skip
+            )
     found = compare(tmp_path)
     (task,) = found.tasks
     assert task.name == "risky-lock, tau = 0.1"
@@ -361,5 +365,7 @@ def test_files_hold_the_same_numbers(found):
     assert float(row["estimate"]) == pytest.approx(found.pairs[0].improvement.value)
     runs = list(csv.DictReader(io.StringIO(runs_csv(found))))
     assert [(r["configuration"], r["seed"], r["first"]) for r in runs[3:]] == [
-        ("ELLA", "0", "24"), ("ELLA", "1", "24"), ("ELLA", "2", "4"),
-    ]  # fmt: skip
+        ("ELLA", "0", "24"),
+        ("ELLA", "1", "24"),
+        ("ELLA", "2", "4"),
+    ]

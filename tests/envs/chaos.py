@@ -187,21 +187,24 @@ ALWAYS = {
     "leaks": leaks,
     "info is a list": lambda env, result, action: (*result[:-1], []),
     "float64": lambda env, result, action: (result[0].astype(np.float64), *result[1:]),
-    "numpy scalars": lambda env, result, action: result if len(result) == 2 else (
-        result[0], np.float64(result[1]), np.bool_(result[2]), np.array(result[3]), None
+    "numpy scalars": lambda env, result, action: (
+        result
+        if len(result) == 2
+        else (result[0], np.float64(result[1]), np.bool_(result[2]), np.array(result[3]), None)
     ),
     "another action space": lambda env, result, action: setattr(env, "action_space", spaces.Discrete(9)) or result,
     "close raises": lambda env, result, action: result,
-}  # fmt: skip
+}
 """What must not matter, in every call."""
 
 ODD = {
     "ends at once": lambda env, result, action: result if len(result) == 2 else (*result[:2], True, False, {}),
     "never ends": lambda env, result, action: result if len(result) == 2 else (*result[:2], False, False, {}),
     "has its own dice": lambda env, result, action: (
-        result[0] + np.random.default_rng().normal(0, 0.05, 2).astype(np.float32), *result[1:]
+        result[0] + np.random.default_rng().normal(0, 0.05, 2).astype(np.float32),
+        *result[1:],
     ),
-}  # fmt: skip
+}
 """What makes other episodes, in every call."""
 
 gymnasium.register(NAME, entry_point=ChaoticLock, max_episode_steps=3, disable_env_checker=True)

@@ -16,7 +16,7 @@ from toys import Clean, Walk, copies
 from tailrank import FiniteMDP, InputError, save, solve
 from tailrank.cli import main
 from tailrank.envs import check_environment, write_mdp
-from tailrank.envs.checking import examine
+from tailrank.envs.gymnasium.checking import examine
 
 TOPICS = ("reset", "step", "observation", "reward", "flags", "bounds", "dtype", "shared", "info")
 

@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 
 from tailrank.checks import InputError
 from tailrank.envs import Source, read_mdp, write_mdp
-from tailrank.mdp import FiniteMDP
+from tailrank.models.mdp import FiniteMDP
 
 MDP = FiniteMDP.from_rows(
-    [0, 0, 1, 1, 1], [0, 1, 0, 1, 1], [1, 0, 1, 2, 0], [1.0, 1.0, 1.0, 0.25, 0.75], [1, -2.5, 0, 3, 0.1],
-    horizon=3, discount=0.9, labels=(0, 1, "end"), start={0: 0.5, 1: 0.5},
-)  # fmt: skip
+    [0, 0, 1, 1, 1],
+    [0, 1, 0, 1, 1],
+    [1, 0, 1, 2, 0],
+    [1.0, 1.0, 1.0, 0.25, 0.75],
+    [1, -2.5, 0, 3, 0.1],
+    horizon=3,
+    discount=0.9,
+    labels=(0, 1, "end"),
+    start={0: 0.5, 1: 0.5},
+)
 SUFFIXES = [".csv", ".csv.gz", ".json", ".npz"]
 FUZZ = settings(
     max_examples=150,

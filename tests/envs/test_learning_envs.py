@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 import tailrank
 from tailrank import FiniteMDP, InputError
 from tailrank.envs import ENVIRONMENTS, Episodic, from_mdp, make_episodic
-from tailrank.envs.gym import IDS, EpisodicEnv
+from tailrank.envs.gymnasium.registered import IDS, EpisodicEnv
 
 SETTINGS = [
     ("risky-lock", {}),

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tailrank.checks import InputError
-from tailrank.envs import arrays, read_mdp
-from tailrank.mdp import FiniteMDP
+from tailrank.envs import read_mdp
+from tailrank.envs.mdp_files import _npz
+from tailrank.models.mdp import FiniteMDP
 
 rng = np.random.default_rng(7)
 S, A, H = 4, 2, 3
@@ -144,10 +145,11 @@ def test_a_huge_declared_shape_is_refused_before_its_data(tmp_path):
 
 
 def test_the_export_is_bounded_too(tmp_path, monkeypatch):
-    from tailrank.envs import export, write_mdp
+    from tailrank.envs import write_mdp
+    from tailrank.envs.mdp_files import _export
 
-    monkeypatch.setattr(export, "MAX_ARRAYS", 100)
+    monkeypatch.setattr(_export, "MAX_ARRAYS", 100)
     mdp = FiniteMDP.from_arrays(P, R, horizon=2)
     with pytest.raises(InputError, match=r"P and R would take 512 bytes, more than 100: use \.csv or \.json"):
         write_mdp(mdp, tmp_path / "m.npz")
-    assert arrays.MAX_ARRAYS == 2**31
+    assert _npz.MAX_ARRAYS == 2**31

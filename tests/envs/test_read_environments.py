@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from tailrank.checks import InputError
 from tailrank.envs import read_mdp
-from tailrank.envs.tables import make
+from tailrank.envs.gymnasium.tables import make
 
 
 class Table(gym.Env):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tailrank.checks import InputError
-from tailrank.envs import files, read_mdp
+from tailrank.envs import read_mdp
+from tailrank.envs.mdp_files import text
 
 DOMAINS = Path(__file__).parents[1] / "golden" / "domains"
 HEAD = "state,action,next_state,probability,reward\n"
@@ -182,7 +183,7 @@ def test_a_large_file_is_read_quickly():
 
 
 def test_the_unpacked_size_is_bounded(read, monkeypatch):
-    monkeypatch.setattr(files, "MOST_TEXT", 1000)
+    monkeypatch.setattr(text, "MOST_TEXT", 1000)
     with pytest.raises(InputError, match=r"m\.csv\.gz: has more than 1000 bytes of text"):
         read(gzip.compress(b"0" * 100_000), suffix=".csv.gz")
     with pytest.raises(InputError, match=r"m\.csv\.gz: cannot be read \(Not a gzipped file"):

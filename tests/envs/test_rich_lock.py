@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tailrank import InputError, make_simulator
-from tailrank.envs import counter_rng
+from tailrank.envs.built_in import _counter_rng
 
 SETTINGS = [
     {"horizon": 6, "n_actions": 3},
@@ -77,15 +77,15 @@ def test_latents_rewards_and_noise_have_their_laws():
 
 def test_counted_numbers():
     # The stream of SplitMix64 from state 0, as its authors publish it.
-    first = counter_rng._mixed(np.arange(1, 4, dtype=np.uint64) * counter_rng.GOLDEN)
+    first = _counter_rng._mixed(np.arange(1, 4, dtype=np.uint64) * _counter_rng.GOLDEN)
     assert [hex(int(x)) for x in first] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
-    key = counter_rng.keys(np.arange(4000))
-    u = counter_rng.uniforms(key, 0, 50)
-    np.testing.assert_array_equal(counter_rng.uniforms(key[7:9], 20, 5), u[7:9, 20:25])
+    key = _counter_rng.keys(np.arange(4000))
+    u = _counter_rng.uniforms(key, 0, 50)
+    np.testing.assert_array_equal(_counter_rng.uniforms(key[7:9], 20, 5), u[7:9, 20:25])
     assert stats.kstest(u.ravel(), "uniform").pvalue > 1e-3
     assert np.abs(np.corrcoef(u.T) - np.eye(50)).max() < 5 / np.sqrt(4000)
     assert np.abs(np.corrcoef(u[:200]) - np.eye(200)).max() < 6 / np.sqrt(50)
     assert np.unique(u).size == u.size
-    z = counter_rng.normals(u)
+    z = _counter_rng.normals(u)
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
     assert np.abs(np.corrcoef(z.T) - np.eye(50)).max() < 5 / np.sqrt(4000)

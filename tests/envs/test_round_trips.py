@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrank.checks import InputError
 from tailrank.envs import read_mdp, write_mdp
-from tailrank.mdp import FiniteMDP
+from tailrank.models.mdp import FiniteMDP
 
 DOMAINS = Path(__file__).parents[1] / "golden" / "domains"
 FIELDS = ("ptr", "next_state", "prob", "reward", "start")
@@ -48,11 +48,20 @@ def mdps(draw, one_reward=False):
     names = draw(st.booleans())
     start = np.array([draw(st.integers(1, 5)) for _ in range(S)]) / 1.0
     return FiniteMDP.from_rows(
-        s, a, t, p, r, step=step if timed else None, horizon=None if timed else H,
-        n_states=S, n_actions=A, start=start / start.sum(), discount=draw(st.sampled_from([1.0, 1 / 3])),
+        s,
+        a,
+        t,
+        p,
+        r,
+        step=step if timed else None,
+        horizon=None if timed else H,
+        n_states=S,
+        n_actions=A,
+        start=start / start.sum(),
+        discount=draw(st.sampled_from([1.0, 1 / 3])),
         labels=tuple(f"room {i}, é" for i in range(S)) if names else tuple(range(base, base + S)),
         action_labels=tuple('l"r|'[i] * 2 for i in range(A)) if names else tuple(range(base, base + A)),
-    )  # fmt: skip
+    )
 
 
 @QUICK

@@ -12,9 +12,9 @@ from toys import SPACES, Clean, Walk, copies
 
 from tailrank import InputError
 from tailrank.envs import GymSimulator, open_simulator
-from tailrank.envs.players import number
-from tailrank.envs.simulator import simulator_with
-from tailrank.envs.spaces import Encoder
+from tailrank.envs.gymnasium._players import number
+from tailrank.envs.gymnasium.simulator import simulator_with
+from tailrank.envs.gymnasium.spaces import Encoder
 
 MODES = list(AutoresetMode)
 H = 5
@@ -182,7 +182,11 @@ def test_other_parts_may_observe_what_they_like():
 def test_ids_settings_and_imports():
     with open_simulator("FrozenLake-v1", is_slippery=False, width=2) as simulator:
         assert (simulator.name, simulator.horizon, simulator.n_features, simulator.encoder.n_values) == (
-            "FrozenLake-v1", 100, 16, 16)  # fmt: skip
+            "FrozenLake-v1",
+            100,
+            16,
+            16,
+        )
         simulator.reset(np.array([0, 1]))
         # Without slipping: down, down, right, right, down, right reaches the goal.
         for a in (1, 1, 2, 2, 1):
@@ -193,8 +197,13 @@ def test_ids_settings_and_imports():
         assert features.argmax(axis=1).tolist() == [15, 0]
         assert simulator.notes == ("horizon 100, the environment's own limit (change with --horizon)",)
     assert open_simulator("tailrank/RiskyLock-v0", horizon=5).n_actions == 4
-    assert open_simulator("tailrank.envs.gym:tailrank/RiskyLock-v0", horizon=5).name == "tailrank/RiskyLock-v0"
-    inner = simulator_with("tailrank/RiskyLock-v0", {"horizon": 7}, horizon=5, imports=["tailrank.envs.gym"])
+    assert (
+        open_simulator("tailrank.envs.gymnasium.registered:tailrank/RiskyLock-v0", horizon=5).name
+        == "tailrank/RiskyLock-v0"
+    )
+    inner = simulator_with(
+        "tailrank/RiskyLock-v0", {"horizon": 7}, horizon=5, imports=["tailrank.envs.gymnasium.registered"]
+    )
     assert inner.horizon == 5
 
 
@@ -429,7 +438,7 @@ def test_close_closes_what_was_made():
 def test_about_is_plain_and_enough_to_act_again():
     import json
 
-    from tailrank.envs.actions import Actions
+    from tailrank.envs.gymnasium.actions import Actions
 
     simulator = open_simulator(Walk, horizon=H, kind="dict")
     about = json.loads(json.dumps(simulator.about(), allow_nan=False))

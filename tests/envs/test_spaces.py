@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 from tailrank import InputError
-from tailrank.envs.actions import Actions
-from tailrank.envs.spaces import Encoder, Misfit
+from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.spaces import Encoder, Misfit
 
 NESTED = spaces.Dict(
     {
@@ -168,7 +168,7 @@ def test_codes_by_hand_and_beyond_tables():
         (spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))), (0,), r"has no entry 1"),
         (spaces.Tuple((spaces.Tuple((spaces.Discrete(2),)),)), (3,), r"observation\[0\] = 3: has no entry 0"),
     ],
-)  # fmt: skip
+)
 def test_misfits_name_their_place(space, observation, message):
     good = space.sample()
     with pytest.raises(Misfit, match=message) as caught:
@@ -216,7 +216,7 @@ def test_subclasses_are_known_and_strangers_are_not():
 def test_a_stored_encoder_needs_no_gymnasium():
     data = json.dumps(Encoder.of(NESTED).to_json())
     code = (
-        "import sys, json; from tailrank.envs.spaces import Encoder;"
+        "import sys, json; from tailrank.envs.gymnasium.spaces import Encoder;"
         f"e = Encoder.from_json(json.loads({data!r}));"
         "x = {'a': [[0, 0], [0, 0]], 'b': (1, [[0, 1], [2, 3]]), 'c': [[0, 1], [1, 0]]};"
         "print(e.n_features, e.encode([x]).sum());"

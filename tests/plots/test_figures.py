@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from made_runs import LOCK, final, learning, write_run
 from tailrank import InputError, cvar, evaluate, plots, read_mdp, save, solve
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
 from tailrank.plots.style import COLUMN, PALETTE
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 CURVES = {seed: np.minimum(0.8, np.arange(12) * (0.1 + 0.02 * seed)) for seed in range(5)}
@@ -266,7 +266,7 @@ def test_colours_can_be_told_apart_by_the_colour_blind():
     kinds = {
         "protanopia": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
         "deuteranopia": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
-    }  # fmt: skip
+    }
     xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
     def lab(linear):
@@ -284,16 +284,18 @@ def test_colours_can_be_told_apart_by_the_colour_blind():
 
 def test_what_cannot_be_drawn_is_said_in_one_line(made, tmp_path, monkeypatch):
     cases = [
-        (lambda: plots.cvar([]), "at least one folder"), (lambda: plots.cvar(tmp_path), "holds no run"),
+        (lambda: plots.cvar([]), "at least one folder"),
+        (lambda: plots.cvar(tmp_path), "holds no run"),
         (lambda: plots.cvar(made, by="episode"), "did you mean 'episodes'"),
-        (lambda: plots.cvar(made, log="z"), "log = 'z'"), (lambda: plots.cvar(made, log="y"), "must be positive"),
+        (lambda: plots.cvar(made, log="z"), "log = 'z'"),
+        (lambda: plots.cvar(made, log="y"), "must be positive"),
         (lambda: plots.cvar(made, labels=["a", "b"]), "once a configuration, found 2"),
         (lambda: plots.cvar(made, width=0.1), "width = 0.1"),
         (lambda: plots.cvar(write_run(tmp_path / "e", [], status="running")), "no row has cvar"),
         (lambda: plots.profile(write_run(tmp_path / "p", [], status="running")), "no plan of this run was judged"),
         (lambda: plots.save(plots.cvar(made), tmp_path / "a.jpg"), "file types .png, .svg, .pdf"),
         (lambda: plots.save(plots.cvar(made), tmp_path / "no" / "a.png"), "folder that exists"),
-    ]  # fmt: skip
+    ]
     twice = write_run(tmp_path / "twice", learning(CURVES[0]), seed=0)
     cases.append((lambda: plots.cvar([*made, twice]), "configuration and the seed of another run"))
     for call, words in cases:

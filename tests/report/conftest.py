@@ -11,18 +11,24 @@ import pytest
 from report_cases import MODELS, OPTIONS, bare_run, simulator_run
 
 from tailrank import read_mdp, save, solve
-from tailrank.experiments.config import RunConfig
-from tailrank.experiments.run import run
 from tailrank.report.document import save as write_report
 from tailrank.report.sources import of_sources
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 FLAGS = [
     f"--{flag}"
     for flag in (
-        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-        "disable-component-update", "disable-sync",
+        "headless",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-quic",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
     )
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,19 @@ from tailrank import ReturnLaw, report, solve
 from tailrank.report.document import LIMIT
 
 KINDS = (
-    "betting", "cliff", "machine", "lake", "lock", "policy", "markov", "chow", "runs", "run", "simulator", "bare",
-)  # fmt: skip
+    "betting",
+    "cliff",
+    "machine",
+    "lake",
+    "lock",
+    "policy",
+    "markov",
+    "chow",
+    "runs",
+    "run",
+    "simulator",
+    "bare",
+)
 NUMBERS = """() => Object.fromEntries([...document.querySelectorAll('#summary [data-name]')]
   .map((node) => [node.dataset.name, Number(node.dataset.exact)]))"""
 
@@ -58,8 +69,11 @@ def agree(found, tau, subject):
     shown, problem = subject.policies[0], (subject.problems or (None,))[0]
     law = law_of(shown)
     expected = {
-        "lead-cvar": law.cvar(tau), "mine-cvar": law.cvar(tau), "mine-var": law.var(tau), "mine-mean": law.mean,
-    }  # fmt: skip
+        "lead-cvar": law.cvar(tau),
+        "mine-cvar": law.cvar(tau),
+        "mine-var": law.var(tau),
+        "mine-mean": law.mean,
+    }
     if problem:
         best, neutral = problem.plan.frontier().cvar(tau), neutral_law(problem)
         exact = problem.plan.status == "exact"
@@ -196,10 +210,15 @@ def test_what_is_missing_is_said_in_a_line(files, visit):
     page = visit(files["simulator"])
     text = page.locator("main").inner_text()
     for words in (
-        "no finite MDP to solve", "Not in the rows of these runs: Regret", "no list of states",
-        "did not converge in 1 of 30", "estimates from 3000 episodes", "Misspecified: too small.",
-        "(with 95% confidence 35.00 to 38.00)", "Bands of CVaR also hold the bounds of each evaluation.",
-    ):  # fmt: skip
+        "no finite MDP to solve",
+        "Not in the rows of these runs: Regret",
+        "no list of states",
+        "did not converge in 1 of 30",
+        "estimates from 3000 episodes",
+        "Misspecified: too small.",
+        "(with 95% confidence 35.00 to 38.00)",
+        "Bands of CVaR also hold the bounds of each evaluation.",
+    ):
         assert words in text
     assert page.locator("#learning .band").get_attribute("d").count("L") == 2 * 10 - 1
     press(page, "ArrowRight", 1)

@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 
 from made_runs import final, learning, write_run
 from tailrank import FiniteMDP, save, solve
+from tailrank.checks import printable
 from tailrank.cli import main
 from tailrank.comparison.export import _csv
-from tailrank.text import printable
 
 TAG = '<img src=x onerror="window.harm=1"><script>window.harm=2<!script>'
 ODD = "\x1b[2J\x1b]0;own\x07\x9b31m\u202e[red]x[/red][link=file:///x]y[/link]:smile: $\\frac{$ %s {0}"
@@ -112,11 +112,20 @@ def test_a_policy_with_odd_names(tmp_path):
 def test_errors_with_odd_names(tmp_path):
     odd = tmp_path / ODD.replace("/", "!")
     for arguments in (
-        ("show", odd), ("import", f"{odd}.csv"), ("solve", f"{ODD}.json"), ("evaluate", odd, odd), ("report", ODD),
-        ("train", ODD, "--iterations", "1"), ("train", "--resume", odd), ("sweep", odd), ("compare", odd),
-        ("plot", odd, "-o", tmp_path / "p.png"), ("solve", "FrozenLake-v1", "--criterion", ODD), (ODD,),
+        ("show", odd),
+        ("import", f"{odd}.csv"),
+        ("solve", f"{ODD}.json"),
+        ("evaluate", odd, odd),
+        ("report", ODD),
+        ("train", ODD, "--iterations", "1"),
+        ("train", "--resume", odd),
+        ("sweep", odd),
+        ("compare", odd),
+        ("plot", odd, "-o", tmp_path / "p.png"),
+        ("solve", "FrozenLake-v1", "--criterion", ODD),
+        (ODD,),
         ("solve", f"--{ODD}"),
-    ):  # fmt: skip
+    ):
         assert "\\x1b" in call(*arguments, code=2)
     (tmp_path / "m.csv").write_text(f"state,action,next_state,probability,{ODD}\n0,0,0,1,1\n")
     assert "\\x1b" in call("import", tmp_path / "m.csv", code=2)

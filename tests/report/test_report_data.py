@@ -12,16 +12,16 @@ import pytest
 from report_cases import MODELS, bare_run, simulator_run
 
 from tailrank import FiniteMDP, InputError, ReturnLaw, read_mdp, report, solve
-from tailrank.experiments.folder import locked
-from tailrank.policy import BudgetPolicy, MarkovPolicy
-from tailrank.report import learning, sources, tables
-from tailrank.report.domain import grid_width, picture
-from tailrank.report.episodes import Played
-from tailrank.report.levels import pack, packed_curve, shortened, slider
-from tailrank.report.problem import Problem, spread
-from tailrank.report.runs import Run
-from tailrank.rollout import play
-from tailrank.streams import Streams
+from tailrank.episodes.rollout import play
+from tailrank.episodes.streams import Streams
+from tailrank.policies.tables import BudgetPolicy, MarkovPolicy
+from tailrank.report import _learning, policy_table, sources
+from tailrank.report._domain import grid_width, picture
+from tailrank.report._episodes import Played
+from tailrank.report._levels import pack, packed_curve, shortened, slider
+from tailrank.report.problem import Offered, spread
+from tailrank.runs.folder import locked
+from tailrank.runs.read import Run
 
 LEVELS = slider([0.123])
 
@@ -76,7 +76,7 @@ def test_short_curves_have_the_same_best():
 
 
 def test_best_policies_are_best_where_they_say():
-    problem = Problem.solved("betting", read_mdp(MODELS / "betting.json").mdp, 0.1)
+    problem = Offered.solved("betting", read_mdp(MODELS / "betting.json").mdp, 0.1)
     entries = problem.data(LEVELS)["best"]
     assert len(entries) > 20
     seen = [k for entry in entries for k in entry["at"]]
@@ -93,7 +93,7 @@ def test_the_table_plays_what_the_policy_plays(subjects):
     for name in ("betting", "cliff", "runs", "policy", "markov"):
         shown = subjects[name].policies[0]
         policy = shown.policy
-        table = tables.policy_table(policy, None if shown.mdp is None else Played.of(policy, shown.mdp, 0).visits)
+        table = policy_table.policy_table(policy, None if shown.mdp is None else Played.of(policy, shown.mdp, 0).visits)
         rng = np.random.default_rng(0)
         for h in rng.integers(table["horizon"], size=20):
             for row in table["steps"][0 if table["axis"] == "step" else h]["rows"]:
@@ -109,13 +109,13 @@ def test_the_table_plays_what_the_policy_plays(subjects):
 
 def test_tables_that_are_too_large_say_so(monkeypatch):
     policy = MarkovPolicy(np.zeros((2, 50), dtype=np.int64))
-    assert "50 states" in tables.policy_table(policy, None)
+    assert "50 states" in policy_table.policy_table(policy, None)
     visits = np.zeros((2, 50), dtype=np.int64)
     visits[:, [7, 3]] = 5
-    assert tables.policy_table(policy, visits)["states"] == [3, 7]
-    monkeypatch.setattr(tables, "MOST_RUNS", 1)
-    assert "too many different pieces" in tables.policy_table(policy, visits)
-    assert "plays on observations" in tables.policy_table(3, None)
+    assert policy_table.policy_table(policy, visits)["states"] == [3, 7]
+    monkeypatch.setattr(policy_table, "MOST_RUNS", 1)
+    assert "too many different pieces" in policy_table.policy_table(policy, visits)
+    assert "plays on observations" in policy_table.policy_table(3, None)
 
 
 def test_episodes_are_those_of_the_seed_with_the_budget_that_was_left():
@@ -181,7 +181,7 @@ def test_the_lake_and_the_lock_look_right(subjects):
 def test_several_seeds_have_an_interval(runs):
     from scipy import stats
 
-    found = learning.curves([Run.read(folder) for folder in runs], least=0.0)
+    found = _learning.curves([Run.read(folder) for folder in runs], least=0.0)
     (group,) = found["groups"]
     assert group["seeds"] == [0, 1, 2]
     rows = [[json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()] for folder in runs]
@@ -193,22 +193,22 @@ def test_several_seeds_have_an_interval(runs):
         limits = {"cvar": (0, 0.8), "log_likelihood": (-np.inf, 0)}.get(name, (0, np.inf))
         assert np.allclose(low, np.clip(mean - half, *limits))
         assert np.allclose(high, np.clip(mean + half, *limits))
-    two = learning.curves([Run.read(folder) for folder in runs[:2]])["groups"][0]
+    two = _learning.curves([Run.read(folder) for folder in runs[:2]])["groups"][0]
     assert "low" not in two["mean"]["cvar"]
-    assert learning.curves([Run.read(runs[0])])["groups"][0]["mean"] is None
+    assert _learning.curves([Run.read(runs[0])])["groups"][0]["mean"] is None
 
 
 def test_groups_are_named_by_what_differs(runs):
     first = Run.read(runs[0])
     other = replace(first, config=first.config | {"batch": 3}, rows=first.rows[:5])
-    groups = learning.curves([first, Run.read(runs[1]), other])["groups"]
+    groups = _learning.curves([first, Run.read(runs[1]), other])["groups"]
     assert [group["name"] for group in groups] == ["batch 1", "batch 3"]
     assert groups[0]["common"] == 12
     long = replace(first, rows=[first.rows[0] | {"k": k} for k in range(1000)])
-    drawn = unpacked(learning.curves([long])["groups"][0]["runs"][0]["k"])
-    assert (drawn[0], drawn[-1], drawn.size) == (0, 999, learning.MOST_POINTS)
+    drawn = unpacked(_learning.curves([long])["groups"][0]["runs"][0]["k"])
+    assert (drawn[0], drawn[-1], drawn.size) == (0, 999, _learning.MOST_POINTS)
     rare = replace(long, rows=[row | {"cvar": 1.0 if row["k"] in (7, 501) else None} for row in long.rows])
-    found = learning.curves([rare])["groups"][0]["runs"][0]
+    found = _learning.curves([rare])["groups"][0]["runs"][0]
     assert {7, 501} <= set(unpacked(found["k"]))
     assert np.isfinite(unpacked(found["cvar"])).sum() == 2
 
@@ -224,9 +224,12 @@ def test_warnings_name_what_is_wrong(runs, tmp_path):
     )
     text = "\n".join(sources.warnings_of([worse]))
     for words in (
-        "not finished (failed): out of luck", "did not converge in 12 of 12", "Misspecified: rewards lie.",
-        "the model has rank 1, the environment has rank 2", "bonuses are still at their cap",
-    ):  # fmt: skip
+        "not finished (failed): out of luck",
+        "did not converge in 12 of 12",
+        "Misspecified: rewards lie.",
+        "the model has rank 1, the environment has rank 2",
+        "bonuses are still at their cap",
+    ):
         assert words in text
     poor = replace(first, manifest=first.manifest | {"result": first.result | {"cvar": 0.1}})
     assert "has CVaR 0.1, the best possible is 0.8" in sources.warnings_of([poor])[0]

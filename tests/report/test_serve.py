@@ -17,10 +17,10 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import expect
 
-from tailrank.experiments.folder import locked
-from tailrank.report.serve import MOST_BODY, Server
-from tailrank.report.site import Site
+from tailrank.report.live.server import MOST_BODY, Server
+from tailrank.report.live.site import Site
 from tailrank.report.sources import of_sources
+from tailrank.runs.folder import locked
 
 
 @contextmanager
@@ -111,13 +111,36 @@ def test_other_sites_are_refused(server):
 
 
 PATHS = (
-    "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/data/../../x", "/data?x=1", "/data/", "data", "/rows.jsonl",
-    "/plan.safetensors", "http://evil.example/", "*", "/\\..\\x", "/data%00", "/data;x", "/DATA",
-)  # fmt: skip
+    "/../../etc/passwd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/data/../../x",
+    "/data?x=1",
+    "/data/",
+    "data",
+    "/rows.jsonl",
+    "/plan.safetensors",
+    "http://evil.example/",
+    "*",
+    "/\\..\\x",
+    "/data%00",
+    "/data;x",
+    "/DATA",
+)
 BODIES = (
-    b"", b"{", b"[]", b"{}", b'{"tau": "0.5"}', b'{"tau": 0}', b'{"tau": 2}', b'{"tau": NaN}', b'{"tau": 1, "x": 1}',
-    b"[" * 1000, b'{"tau": null}', b'{"tau": 1e400}', b"\xff",
-)  # fmt: skip
+    b"",
+    b"{",
+    b"[]",
+    b"{}",
+    b'{"tau": "0.5"}',
+    b'{"tau": 0}',
+    b'{"tau": 2}',
+    b'{"tau": NaN}',
+    b'{"tau": 1, "x": 1}',
+    b"[" * 1000,
+    b'{"tau": null}',
+    b'{"tau": 1e400}',
+    b"\xff",
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -312,9 +335,13 @@ def test_live_in_the_browser(growing, visit):
 def test_the_command_ends_with_ctrl_c(runs):
     command = [sys.executable, "-c", "from tailrank.cli import main; main()", "serve", "r1", "--port", "0"]
     with subprocess.Popen(
-        command, cwd=runs[0].parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command,
+        cwd=runs[0].parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as process:  # fmt: skip
+    ) as process:
         first = process.stdout.readline()
         port = int(re.search(r"http://127\.0\.0\.1:(\d+)/ shows r1; Ctrl-C ends it", first)[1])
         with socket.create_connection(("127.0.0.1", port)):

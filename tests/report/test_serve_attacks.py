@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from test_serve import request, serving, talk
 
-from tailrank.report import serve
-from tailrank.report.serve import MOST_REQUESTS
+from tailrank.report.live import server as live
+from tailrank.report.live.server import MOST_REQUESTS
 
 
 class Still:
@@ -67,7 +67,7 @@ def test_who_is_slow_to_ask_gives_way(server):
 
 
 def test_a_byte_now_and_then_does_not_keep_a_place(monkeypatch):
-    monkeypatch.setattr(serve, "SECONDS", 0.5)
+    monkeypatch.setattr(live, "SECONDS", 0.5)
     with serving(Still()) as server, ExitStack() as stack:
         (line,) = connected(server, stack, 1, b"GET /data HTTP/1.1\r\nX: ")
         ended = threading.Event()
@@ -93,7 +93,7 @@ def test_a_byte_now_and_then_does_not_keep_a_place(monkeypatch):
 
 
 def test_who_does_not_read_the_answer_stops_nobody(monkeypatch):
-    monkeypatch.setattr(serve, "SECONDS", 0.5)
+    monkeypatch.setattr(live, "SECONDS", 0.5)
     with serving(Still(50_000_000)) as server, ExitStack() as stack:
         own = f"GET /data HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode()
         connected(server, stack, MOST_REQUESTS, own)
@@ -103,10 +103,17 @@ def test_who_does_not_read_the_answer_stops_nobody(monkeypatch):
 
 
 SMUGGLED = (
-    "Content-Length: 5\r\nContent-Length: 0", "Content-Length: 0\r\nContent-Length: 0", "Transfer-Encoding: chunked",
-    "Transfer-Encoding: identity\r\nContent-Length: 3", "Content-Length: +3", "Content-Length: 0x3",
-    "Content-Length: 3, 3", "Content-Length: \u0663", "Content-Length: 3 3", "Content-Length:\r\n 3\r\n,3",
-)  # fmt: skip
+    "Content-Length: 5\r\nContent-Length: 0",
+    "Content-Length: 0\r\nContent-Length: 0",
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding: identity\r\nContent-Length: 3",
+    "Content-Length: +3",
+    "Content-Length: 0x3",
+    "Content-Length: 3, 3",
+    "Content-Length: \u0663",
+    "Content-Length: 3 3",
+    "Content-Length:\r\n 3\r\n,3",
+)
 
 
 @pytest.mark.parametrize("headers", SMUGGLED)
@@ -124,9 +131,19 @@ def test_one_answer_a_connection(server):
 
 
 @pytest.mark.parametrize(
-    "host", ["[::1]:{port}", "[::ffff:127.0.0.1]:{port}", "127.1:{port}", "2130706433:{port}", "localhost.:{port}",
-             "127.0.0.1:0{port}", "u@127.0.0.1:{port}", "127.0.0.1:{port}/x", "127.0.0.1:{port}, x"],
-)  # fmt: skip
+    "host",
+    [
+        "[::1]:{port}",
+        "[::ffff:127.0.0.1]:{port}",
+        "127.1:{port}",
+        "2130706433:{port}",
+        "localhost.:{port}",
+        "127.0.0.1:0{port}",
+        "u@127.0.0.1:{port}",
+        "127.0.0.1:{port}/x",
+        "127.0.0.1:{port}, x",
+    ],
+)
 def test_other_spellings_of_this_computer_are_refused(server, host):
     assert request(server, host=host.format(port=server.server_port))[0] == 403
 

@@ -11,10 +11,9 @@ import click
 
 from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, pairs
-from tailrank.text import printable
 
 if TYPE_CHECKING:
-    from tailrank.envs.checking import Report
+    from tailrank.envs.gymnasium.checking import Report
 
 POLICIES = (".policy", ".safetensors")
 COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "note": "cyan"}
@@ -49,12 +48,17 @@ def check(
     """
     kind = _kind(source)
     if kind == "environment":
-        from tailrank.envs.checking import examine
+        from tailrank.envs.gymnasium.checking import examine
 
         report = examine(
-            source, horizon=horizon, imports=imports, levels=_levels(levels), settings=pairs(settings, "--set"),
-            episodes=episodes, seconds=seconds,
-        )  # fmt: skip
+            source,
+            horizon=horizon,
+            imports=imports,
+            levels=_levels(levels),
+            settings=pairs(settings, "--set"),
+            episodes=episodes,
+            seconds=seconds,
+        )
     else:
         report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
     counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
@@ -69,7 +73,7 @@ def check(
 
 def _kind(source: str) -> str:
     """`mdp`, `policy` or `environment`."""
-    from tailrank.envs.sources import READABLE
+    from tailrank.envs.mdp_files.read_write import READABLE
 
     if source.endswith(READABLE):
         kind = "mdp"
@@ -86,7 +90,7 @@ def _mdp(source: str, horizon: int | None) -> Report:
     """Whether a file with an MDP reads; a horizon that it does not say is no fault of it."""
     from tailrank.checks import InputError
     from tailrank.envs import read_mdp
-    from tailrank.envs.checking import Report
+    from tailrank.envs.gymnasium.checking import Report
 
     report, notes = Report(source), list[str]()
     with collected(notes):
@@ -117,8 +121,8 @@ def _mdp(source: str, horizon: int | None) -> Report:
 def _policy(source: str) -> Report:
     """Whether a policy file reads, and what it says about itself."""
     from tailrank.checks import InputError
-    from tailrank.envs.checking import Report
-    from tailrank.storage import load
+    from tailrank.envs.gymnasium.checking import Report
+    from tailrank.runs.policy_files.storage import load
 
     report = Report(source)
     try:
@@ -135,6 +139,8 @@ def _policy(source: str) -> Report:
 
 
 def _print(report: Report, counts: Mapping[str, int]) -> None:
+    from tailrank.checks import printable
+
     say(report.name)
     for found in report.findings:
         click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(found.what)}")

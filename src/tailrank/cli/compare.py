@@ -19,18 +19,40 @@ FORMATS = ("svg", "png", "pdf")
 
 @click.command(cls=Command)
 @click.argument("sources", nargs=-1, required=True, metavar="RUNS...")
-@click.option("--within", type=float, default=0.05, show_default=True, metavar="X",
-              help="How near to CVaR* is near enough, as a share of it.")  # fmt: skip
+@click.option(
+    "--within",
+    type=float,
+    default=0.05,
+    show_default=True,
+    metavar="X",
+    help="How near to CVaR* is near enough, as a share of it.",
+)
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of each interval.")
 @click.option("--baseline", metavar="NAME", help="Configuration that the others are compared with, else every pair.")
-@click.option("--score", default="returned", show_default=True, metavar="returned|last",
-              help="Plan of a run that scores, probabilities and profiles are of.")  # fmt: skip
-@click.option("--floor", type=float, default=0.0, show_default=True, metavar="X",
-              help="CVaR that counts as nothing, where CVaR* is not positive.")  # fmt: skip
-@click.option("--at", type=int, metavar="N",
-              help="Episodes to compare last plans and regrets at.  [default: the most that all have]")  # fmt: skip
-@click.option("--pool", multiple=True, metavar="NAME",
-              help="A setting whose values count as seeds, such as settings.seed.")  # fmt: skip
+@click.option(
+    "--score",
+    default="returned",
+    show_default=True,
+    metavar="returned|last",
+    help="Plan of a run that scores, probabilities and profiles are of.",
+)
+@click.option(
+    "--floor",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="X",
+    help="CVaR that counts as nothing, where CVaR* is not positive.",
+)
+@click.option(
+    "--at",
+    type=int,
+    metavar="N",
+    help="Episodes to compare last plans and regrets at.  [default: the most that all have]",
+)
+@click.option(
+    "--pool", multiple=True, metavar="NAME", help="A setting whose values count as seeds, such as settings.seed."
+)
 @click.option("--label", "labels", multiple=True, metavar="TEXT", help="Name of a configuration; once for each.")
 @click.option("--csv", "table", metavar="FILE", help="Also write all numbers to a table.")
 @click.option("-o", "--out", metavar="DIR", help="Also write pictures, tables and a page (index.html) there.")
@@ -77,7 +99,7 @@ def _check(table: str | None, out: str | None, kind: str | None) -> None:
         return
     one_of(kind or FORMATS[0], "format", FORMATS)
     from tailrank.plots import style
-    from tailrank.report.runs import is_run
+    from tailrank.runs.read import is_run
 
     with style.look():
         pass
@@ -98,17 +120,18 @@ def _pictures(found: Comparison, out: Path, kind: str) -> list[str]:
     for name, figure in drawn.items():
         save(figure, out / f"{name}.{kind}")
     texts = {
-        "summary.csv": summary_csv(found), "runs.csv": runs_csv(found),
+        "summary.csv": summary_csv(found),
+        "runs.csv": runs_csv(found),
         "comparison.json": json.dumps(as_dict(found), allow_nan=False),
         "index.html": page(found, {name: inline(figure, name, caption(found, name)) for name, figure in drawn.items()}),
-    }  # fmt: skip
+    }
     for name, text in texts.items():
         _write(out / name, text)
     return [*texts, *(f"{name}.{kind}" for name in drawn)]
 
 
 def _write(path: Path, text: str) -> None:
-    from tailrank.atomic import write_bytes
+    from tailrank._system.atomic import write_bytes
 
     # A folder may have a name that is no text.
     write_bytes(path, text.encode(errors="backslashreplace"))

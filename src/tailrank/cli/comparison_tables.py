@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from tailrank.checks import printable
 from tailrank.cli.terminal import add_row, console, line, table_of
 from tailrank.comparison import Comparison
 from tailrank.comparison.tables import Table, of_task, over_all, task_title
-from tailrank.text import printable
 
 
 def compared(found: Comparison) -> None:

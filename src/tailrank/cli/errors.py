@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 import click
 
-from tailrank.text import printable
-
 
 def say(text: str, err: bool = False) -> None:
     """Print one line in which no name can do more than stand there."""
+    from tailrank.checks import printable
+
     click.echo(printable(text), err=err)
 
 
@@ -55,7 +55,7 @@ class Command(click.Command):
             raise Failure("interrupted", 130) from None
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """The commands; usage errors are one line too."""
 
     command_class = Command

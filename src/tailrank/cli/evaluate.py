@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tailrank.envs import Source
-    from tailrank.estimate import Estimate
-    from tailrank.policy import Policy
+    from tailrank.planning.evaluate import Estimate
+    from tailrank.policies.tables import Policy
 
 FEW = 20
 """Episodes in the tail below which a bootstrap is not to be trusted."""
@@ -29,14 +29,26 @@ FEW = 20
 @click.argument("policy")
 @click.argument("source", required=False)
 @reading_options
-@click.option("--tau", "taus", type=float, multiple=True, show_default="0.1, or that of the run", metavar="T",
-              help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
+@click.option(
+    "--tau",
+    "taus",
+    type=float,
+    multiple=True,
+    show_default="0.1, or that of the run",
+    metavar="T",
+    help="Tail fraction in (0, 1]; may be given several times.",
+)
 @click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
 @click.option("--width", type=float, metavar="W", help="Play until the interval for CVaR is no wider than W.")
 @click.option("--max-episodes", type=int, metavar="N", help="Most episodes for --width.  [default: 100000]")
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of each interval.")
-@click.option("--method", default="auto", show_default=True, metavar="auto|beta|thomas|dkw|brown|bca|percentile",
-              help="Of the interval for CVaR.")  # fmt: skip
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    metavar="auto|beta|thomas|dkw|brown|bca|percentile",
+    help="Of the interval for CVaR.",
+)
 @click.option("--bounds", type=float, nargs=2, metavar="LOW HIGH", help="Range of the return, where it is not known.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -47,7 +59,7 @@ def evaluate(
 
     POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment.
     """
-    from tailrank.storage import load
+    from tailrank.runs.policy_files.storage import load
 
     of_playing = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
     wanted = {name: options.pop(name) for name in of_playing}
@@ -74,7 +86,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class Task:
+class EvaluationTask:
     """What is to be measured: `policy` in `env` by playing; `exact` gives a policy and an MDP for doing without."""
 
     policy: Any
@@ -86,7 +98,7 @@ class Task:
     notes: tuple[str, ...] = ()
 
 
-def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Task:
+def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> EvaluationTask:
     """A saved policy in the MDP that was read."""
     import numpy as np
 
@@ -94,22 +106,24 @@ def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Tas
 
     _fits(policy, read)
     rng = np.random.default_rng(whole(seed, "seed", least=0))
-    return Task(policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes))
+    return EvaluationTask(
+        policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes)
+    )
 
 
-def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str] = ()) -> Task:
+def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str] = ()) -> EvaluationTask:
     """The plan of the run in `folder`, to be played in episodes that nobody has seen.
 
     imports: packages that its configuration may have imported. Random numbers are keyed by (seed of the run,
     evaluation, 0, 0, seed): training has shorter keys.
     """
     from tailrank.checks import InputError, whole
-    from tailrank.experiments import build
-    from tailrank.experiments import folder as files
-    from tailrank.experiments.config import RunConfig
-    from tailrank.mdp import FiniteMDP
-    from tailrank.storage import load
-    from tailrank.streams import Streams
+    from tailrank.episodes.streams import Streams
+    from tailrank.models.mdp import FiniteMDP
+    from tailrank.runs import build
+    from tailrank.runs import folder as files
+    from tailrank.runs.config import RunConfig
+    from tailrank.runs.policy_files.storage import load
 
     out = Path(folder)
     if not (out / files.CONFIG).is_file():
@@ -124,11 +138,11 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
     if manifest.get("status") != "finished":
         notes = (f"the run is not finished; finish it with: tailrank train --resume {out}", *notes)
     if hasattr(env, "n_features"):
-        return Task(policy, env, None, levels, rng, config.discount, notes)
+        return EvaluationTask(policy, env, None, levels, rng, config.discount, notes)
     if isinstance(env, FiniteMDP):
-        return Task(policy, env, lambda: (policy, env), levels, rng, notes=notes)
-    from tailrank.rollout import Decoded
-    from tailrank.training import raw_truth
+        return EvaluationTask(policy, env, lambda: (policy, env), levels, rng, notes=notes)
+    from tailrank.episodes.rollout import Decoded
+    from tailrank.learning.train import raw_truth
 
     parts = build.setup(config, env)
     before = manifest.get("environment")
@@ -137,13 +151,15 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
     if parts.learner.decoder:
-        return Task(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
-    return Task(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
+        return EvaluationTask(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
+    return EvaluationTask(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
 
 
-def measure(task: Task, *, episodes: int | None, width: float | None, **options: Any) -> tuple[list[Any], list[str]]:
+def measure(
+    task: EvaluationTask, *, episodes: int | None, width: float | None, **options: Any
+) -> tuple[list[Any], list[str]]:
     """Results as plain data, one for each tau, and notes."""
-    from tailrank.estimate import evaluate_all
+    from tailrank.planning.evaluate import evaluate_all
 
     notes = list(task.notes)
     if width is None and options["max_episodes"] is not None:
@@ -155,9 +171,15 @@ def measure(task: Task, *, episodes: int | None, width: float | None, **options:
     else:
         limits = {name: value for name, value in options.items() if value is not None}
         found = evaluate_all(
-            task.policy, task.env, task.taus, episodes=episodes, width=width, rng=task.rng, discount=task.discount,
+            task.policy,
+            task.env,
+            task.taus,
+            episodes=episodes,
+            width=width,
+            rng=task.rng,
+            discount=task.discount,
             **limits,
-        )  # fmt: skip
+        )
     if any(one.cvar_interval.approximate for one in found):
         text = "the intervals for CVaR and the mean are bootstraps, so their confidence is approximate"
         asked = options["method"] != "auto"

@@ -16,8 +16,8 @@ from tailrank.cli.errors import Command
 def list_(as_json: bool) -> None:
     """The algorithms and environments that `train` and `sweep` know by name."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.learners.registry import ALGORITHMS
-    from tailrank.rivals_rich import RIVALS
+    from tailrank.learning.registry import ALGORITHMS
+    from tailrank.learning.rivals.observations import RIVALS
 
     algorithms = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
     modules = {name: sys.modules[getattr(make, "func", make).__module__] for name, make in RIVALS.items()}
@@ -25,9 +25,11 @@ def list_(as_json: bool) -> None:
     environments = {name: _first_line(make) for name, make in ENVIRONMENTS.items()}
     simulators = {name: _first_line(make) for name, make in SIMULATORS.items()}
     found = {
-        "algorithms": algorithms, "environments": environments,
-        "algorithms on simulators (beside ela and ella)": observing, "simulators": simulators,
-    }  # fmt: skip
+        "algorithms": algorithms,
+        "environments": environments,
+        "algorithms on simulators (beside ela and ella)": observing,
+        "simulators": simulators,
+    }
     if as_json:
         click.echo(json.dumps(found))
         return

@@ -66,8 +66,8 @@ def _offer(parameter: click.Parameter, learning: bool) -> Callable[[str], list[C
 
 def _algorithms(text: str) -> list[CompletionItem]:
     """Names of learners."""
-    from tailrank.learners.registry import ALGORITHMS
-    from tailrank.rivals_rich import RIVALS
+    from tailrank.learning.registry import ALGORITHMS
+    from tailrank.learning.rivals.observations import RIVALS
 
     return [CompletionItem(name) for name in dict.fromkeys([*ALGORITHMS, *RIVALS]) if name.startswith(text)]
 
@@ -112,7 +112,7 @@ def unknown_source(source: str, others: Sequence[str] = ()) -> str | None:
     """
     import gymnasium
 
-    from tailrank.envs.sources import READABLE
+    from tailrank.envs.mdp_files.read_write import READABLE
 
     module, _, name = source.rpartition(":")
     if module or name in others or name in gymnasium.registry:

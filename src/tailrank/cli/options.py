@@ -35,15 +35,17 @@ def reading_options(function: F) -> F:
         click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]; 1 if nobody says."),
         click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
         click.option(
-            "--index-base", type=click.Choice(["auto", "0", "1"]),
+            "--index-base",
+            type=click.Choice(["auto", "0", "1"]),
             help="What states and actions in a file are counted from.  [default: auto]",
         ),
         click.option(
-            "--axis-order", type=click.Choice(["auto", "state-first", "action-first"]),
+            "--axis-order",
+            type=click.Choice(["auto", "state-first", "action-first"]),
             help="Order of the axes in an .npz file.  [default: auto]",
         ),
         click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
-    )  # fmt: skip
+    )
     return with_options(function, options)
 
 

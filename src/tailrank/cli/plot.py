@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 CURVES = ("regret", "cvar", "profile")
 LAWS = ("distribution", "frontier")
 ONLY = {
-    "by": ("regret", "cvar"), "center": ("regret", "cvar"), "log": ("regret", "cvar"), "baseline": ("profile",),
-}  # fmt: skip
+    "by": ("regret", "cvar"),
+    "center": ("regret", "cvar"),
+    "log": ("regret", "cvar"),
+    "baseline": ("profile",),
+}
 """Options that only some figures have."""
 
 
@@ -59,8 +62,8 @@ def plot(sources: tuple[str, ...], out: str, what: str | None, **options: Any) -
 
 def _draw(sources: tuple[str, ...], out: str, what: str, runs: bool, options: dict[str, Any], notes: list[str]) -> int:
     from tailrank import plots
-    from tailrank.report.runs import Run
-    from tailrank.statistics.seeds import ENOUGH, FEWEST
+    from tailrank.risk.over_runs.seeds import ENOUGH, FEWEST
+    from tailrank.runs.read import Run
 
     names = [name for name, figures in ONLY.items() if what in figures]
     settings = {name: options[name] for name in names if options[name] is not None} | {"labels": options["labels"]}
@@ -85,6 +88,9 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any]) -> Subject:
     from tailrank.report.sources import of_sources
 
     return of_sources(
-        sources, lambda source: read_source(source, options), tau=options["tau"], seconds=options["seconds"],
+        sources,
+        lambda source: read_source(source, options),
+        tau=options["tau"],
+        seconds=options["seconds"],
         imports=options["imports"],
-    )  # fmt: skip
+    )

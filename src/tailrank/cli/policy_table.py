@@ -10,15 +10,27 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.cli.terminal import add_row, console, line, number, table_of
-from tailrank.observation_policy import ObservationPolicy
-from tailrank.policy import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
-from tailrank.report.tables import runs
-from tailrank.storage import Stored
+from tailrank.policies.observed import ObservationPolicy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.report.policy_table import runs
+from tailrank.runs.policy_files.storage import Stored
 
 TOLD = (
-    "source", "algorithm", "tau", "iterations", "episodes", "model", "returned", "cvar", "cvar_low", "cvar_high",
-    "method", "cvar_star", "mean", "seed",
-)  # fmt: skip
+    "source",
+    "algorithm",
+    "tau",
+    "iterations",
+    "episodes",
+    "model",
+    "returned",
+    "cvar",
+    "cvar_low",
+    "cvar_high",
+    "method",
+    "cvar_star",
+    "mean",
+    "seed",
+)
 """What a file of a run says about a policy on observations."""
 
 Rows = Iterator[tuple[str, int]]

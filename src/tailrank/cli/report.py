@@ -50,8 +50,8 @@ def serve(sources: tuple[str, ...], port: int, **options: Any) -> None:
 
     SOURCE is what `tailrank report` takes; without it, the newest run in runs/. Ctrl-C ends it.
     """
-    from tailrank.report.serve import ADDRESS, Server
-    from tailrank.report.site import Site
+    from tailrank.report.live.server import ADDRESS, Server
+    from tailrank.report.live.site import Site
 
     chosen = sources or (_newest(),)
     folders = [Path(source) for source in chosen if Path(source).is_dir()]
@@ -70,7 +70,7 @@ def serve(sources: tuple[str, ...], port: int, **options: Any) -> None:
 
 
 def _newest() -> str:
-    from tailrank.report.runs import is_run
+    from tailrank.runs.read import is_run
 
     runs = [path for path in Path("runs").glob("*") if is_run(path)]
     if not runs:
@@ -85,8 +85,12 @@ def _subject(sources: tuple[str, ...], options: dict[str, Any], notes: list[str]
     seed, caught = whole(options["seed"], "seed", least=0), list[str]()
     with collected(caught):
         subject = of_sources(
-            sources, lambda source: read_source(source, options), tau=options["tau"], seed=seed,
-            seconds=options["seconds"], imports=options["imports"],
-        )  # fmt: skip
+            sources,
+            lambda source: read_source(source, options),
+            tau=options["tau"],
+            seed=seed,
+            seconds=options["seconds"],
+            imports=options["imports"],
+        )
     notes += dict.fromkeys([*subject.warnings, *subject.notes, *caught])
     return subject

@@ -15,7 +15,7 @@ from tailrank.cli import names
 from tailrank.cli.check import check
 from tailrank.cli.compare import compare
 from tailrank.cli.convert import export, import_
-from tailrank.cli.errors import Group
+from tailrank.cli.errors import CommandGroup
 from tailrank.cli.evaluate import evaluate
 from tailrank.cli.list import list_
 from tailrank.cli.plot import plot
@@ -45,11 +45,17 @@ def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str 
         ctx.exit()
 
 
-@click.group(cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tailrank.__version__, prog_name="tailrank")
-@click.option("--show-completion", type=click.Choice(names.SHELLS), metavar="|".join(names.SHELLS),
-              expose_value=False, is_eager=True, callback=_show_completion,
-              help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".')  # fmt: skip
+@click.option(
+    "--show-completion",
+    type=click.Choice(names.SHELLS),
+    metavar="|".join(names.SHELLS),
+    expose_value=False,
+    is_eager=True,
+    callback=_show_completion,
+    help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".',
+)
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Policies with the best CVaR in finite MDPs: exact answers or certified bounds.
@@ -65,7 +71,20 @@ def main(ctx: click.Context) -> None:
 
 
 for command in (
-    check, compare, evaluate, export, import_, list_, plot, report, serve, show, solve, sweep, theory, train,
-):  # fmt: skip
+    check,
+    compare,
+    evaluate,
+    export,
+    import_,
+    list_,
+    plot,
+    report,
+    serve,
+    show,
+    solve,
+    sweep,
+    theory,
+    train,
+):
     main.add_command(command)
 names.completed(main)

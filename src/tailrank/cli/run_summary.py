@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrank.cli.terminal import console, line
-from tailrank.experiments import folder as files
+from tailrank.runs import folder as files
 
 
 def summary(result: Mapping[str, Any], notes: list[str]) -> None:

@@ -15,6 +15,6 @@ from tailrank.cli.errors import Command
 def show(policy: str, step: int | None, state: int | None, rows: int) -> None:
     """The saved POLICY as a table: which action at which step, state (or latent) and remaining budget."""
     from tailrank.cli.policy_table import policy_table
-    from tailrank.storage import load
+    from tailrank.runs.policy_files.storage import load
 
     policy_table(load(policy), step=step, state=state, rows=rows)

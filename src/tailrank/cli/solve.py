@@ -12,20 +12,38 @@ from tailrank.cli.options import collected, print_json, read_source, reading_opt
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
-    from tailrank.plan import Plan
+    from tailrank.planning.plan import Plan
 
 
 @click.command(cls=Command)
 @click.argument("source")
 @reading_options
-@click.option("--tau", "taus", type=float, multiple=True, default=(0.1,), show_default="0.1", metavar="T",
-              help="Tail fraction in (0, 1]; may be given several times.")  # fmt: skip
-@click.option("--criterion", default="cvar", show_default=True, metavar="cvar|mean|iterated|sampled-iterated|chow",
-              help="What the policy optimises.")  # fmt: skip
+@click.option(
+    "--tau",
+    "taus",
+    type=float,
+    multiple=True,
+    default=(0.1,),
+    show_default="0.1",
+    metavar="T",
+    help="Tail fraction in (0, 1]; may be given several times.",
+)
+@click.option(
+    "--criterion",
+    default="cvar",
+    show_default=True,
+    metavar="cvar|mean|iterated|sampled-iterated|chow",
+    help="What the policy optimises.",
+)
 @click.option("--samples", type=int, metavar="N", help="Outcomes of each pair for sampled-iterated.  [default: 1000]")
 @click.option("--seed", type=int, metavar="N", help="Seed for sampled-iterated.  [default: 0]")
-@click.option("--tolerance", default="1%", show_default=True, metavar="TOL",
-              help="Widest bracket allowed, in reward units or as % of |CVaR|.")  # fmt: skip
+@click.option(
+    "--tolerance",
+    default="1%",
+    show_default=True,
+    metavar="TOL",
+    help="Widest bracket allowed, in reward units or as % of |CVaR|.",
+)
 @click.option("--unit", type=float, metavar="U", help="Fixed spacing of budgets instead of the automatic one.")
 @click.option("--memory", default="4GB", show_default=True, metavar="SIZE", help="Most memory for tables.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, metavar="X", help="Time to refine bounds.")
@@ -35,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--quiet", is_flag=True, help="No notes, no picture.")
 def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) -> None:
     """The policy with the best CVaR for the MDP in SOURCE."""
-    from tailrank.solver import solve as plan_for
+    from tailrank.planning.solve import solve as plan_for
 
     if options["save"]:
         _check_save(options["save"], len(taus))
@@ -47,7 +65,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
     notes += [line for line in dict.fromkeys(line for plan in plans for line in plan.notes) if line not in notes]
     if options["save"]:
-        from tailrank import storage
+        from tailrank.runs.policy_files import storage
 
         about = {"source": read.name, "states": read.mdp.labels, "actions": read.mdp.action_labels}
         storage.save(plans[0], options["save"], info=about)
@@ -74,10 +92,16 @@ def _solved(
 ) -> dict[str, object]:
     mdp = read.mdp
     result: dict[str, object] = {
-        "status": plans[0].status, "criterion": criterion, "states": mdp.n_states, "actions": mdp.n_actions,
-        "horizon": mdp.horizon, "discount": mdp.discount, "seconds": plans[0].seconds,
-        "results": [plan.as_dict() for plan in plans], "notes": notes,
-    }  # fmt: skip
+        "status": plans[0].status,
+        "criterion": criterion,
+        "states": mdp.n_states,
+        "actions": mdp.n_actions,
+        "horizon": mdp.horizon,
+        "discount": mdp.discount,
+        "seconds": plans[0].seconds,
+        "results": [plan.as_dict() for plan in plans],
+        "notes": notes,
+    }
     if frontier:
         pieces = plans[0].frontier()
         keys = ("tau_from", "tau_to", "budget", "shortfall")

@@ -10,9 +10,9 @@ from tailrank.cli.errors import Command, Failure, say
 from tailrank.cli.options import collected, print_json
 
 if TYPE_CHECKING:
-    from tailrank.experiments.config import RunConfig
-    from tailrank.experiments.sweep import Outcome, State
-    from tailrank.experiments.sweep_file import Sweep
+    from tailrank.runs.config import RunConfig
+    from tailrank.runs.sweeps.file import Sweep
+    from tailrank.runs.sweeps.sweep import Outcome, SweepState
 
 
 @click.command(cls=Command)
@@ -25,16 +25,25 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="List the runs and how they stand; nothing is run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--quiet", is_flag=True, help="No progress, no notes.")
-def sweep(path: str, out: str | None, backend: str | None, workers: int | None, scheduler: str | None,
-          imports: tuple[str, ...], dry_run: bool, as_json: bool, quiet: bool) -> None:  # fmt: skip
+def sweep(
+    path: str,
+    out: str | None,
+    backend: str | None,
+    workers: int | None,
+    scheduler: str | None,
+    imports: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Run what FILE describes: algorithms x environments x tau x seeds, each run in a folder as train writes it.
 
     Runs that are finished are skipped and those that were begun go on, so that the same command continues after Ctrl-C
     or a crash, and a sweep can grow. Exit code 1 if a run failed.
     """
-    from tailrank.experiments import sweep as sweeps
-    from tailrank.experiments.run import Interrupted
-    from tailrank.experiments.sweep_file import read_sweep
+    from tailrank.runs.run import Interrupted
+    from tailrank.runs.sweeps import sweep as sweeps
+    from tailrank.runs.sweeps.file import read_sweep
 
     backend = backend or ("processes" if scheduler is None else "dask")
     sweeps.backend_options(backend, workers, scheduler)
@@ -43,7 +52,7 @@ def sweep(path: str, out: str | None, backend: str | None, workers: int | None, 
     if dry_run:
         _list(found, {planned.name: sweeps.look(planned, found.out) for planned in found.runs}, as_json)
         return
-    from tailrank.experiments.sweep_progress import shown
+    from tailrank.runs.sweeps.progress import shown
 
     try:
         with shown(found, quiet) as watch:
@@ -58,7 +67,7 @@ def _environment(config: RunConfig) -> Any:
     from tailrank.checks import InputError
     from tailrank.cli.names import unknown_source
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.experiments.build import environment
+    from tailrank.runs.build import environment
 
     try:
         return environment(config)
@@ -69,7 +78,7 @@ def _environment(config: RunConfig) -> Any:
         raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE'] with --import PACKAGE")) from None
 
 
-def _list(found: Sweep, states: dict[str, State], as_json: bool) -> None:
+def _list(found: Sweep, states: dict[str, SweepState], as_json: bool) -> None:
     if as_json:
         runs = [{"name": name, "status": state.status} for name, state in states.items()]
         print_json({"out": str(found.out), "runs": runs}, [], quiet=True)

@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tailrank.checks import InputError
+from tailrank.checks import InputError, printable
 from tailrank.envs import Source
-from tailrank.evaluation import return_law
-from tailrank.plan import Plan
-from tailrank.policy import BudgetPolicy
-from tailrank.risk import ReturnLaw
-from tailrank.text import printable
+from tailrank.planning.exact.return_law import return_law
+from tailrank.planning.plan import Plan
+from tailrank.policies.tables import BudgetPolicy
+from tailrank.risk.law import ReturnLaw
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 """Tail fractions at which the frontier is printed."""
@@ -54,9 +53,15 @@ def _results(plans: Sequence[Plan]) -> Table:
     table = table_of([*columns, "criterion\nclaims"] if claims else columns)
     for plan in plans:
         row = [
-            plan.tau, plan.cvar, _span(plan.lower, plan.upper), plan.budget, plan.var,
-            plan.mean, plan.risk_neutral.mean, plan.risk_neutral.cvar,
-        ]  # fmt: skip
+            plan.tau,
+            plan.cvar,
+            _span(plan.lower, plan.upper),
+            plan.budget,
+            plan.var,
+            plan.mean,
+            plan.risk_neutral.mean,
+            plan.risk_neutral.cvar,
+        ]
         add_row(table, *map(number, [*row, plan.claim] if claims else row))
     return table
 
@@ -155,12 +160,18 @@ def summary(read: Source) -> dict[str, object]:
     mdp = read.mdp
     first = np.flatnonzero(mdp.start)
     return {
-        "name": read.name, "states": mdp.n_states, "actions": mdp.n_actions, "horizon": mdp.horizon,
-        "discount": mdp.discount, "rows": int(mdp.prob.size), "rows_change_with_step": mdp.n_blocks > 1,
-        "reward_min": float(mdp.reward.min()), "reward_max": float(mdp.reward.max()),
+        "name": read.name,
+        "states": mdp.n_states,
+        "actions": mdp.n_actions,
+        "horizon": mdp.horizon,
+        "discount": mdp.discount,
+        "rows": int(mdp.prob.size),
+        "rows_change_with_step": mdp.n_blocks > 1,
+        "reward_min": float(mdp.reward.min()),
+        "reward_max": float(mdp.reward.max()),
         "start": {str(mdp.labels[s]): float(mdp.start[s]) for s in first[:10]},
         "start_states": int(first.size),
-    }  # fmt: skip
+    }
 
 
 def described(summary: dict[str, object], notes: Sequence[str]) -> None:

@@ -16,13 +16,24 @@ from tailrank.cli.names import known
 from tailrank.cli.options import collected, pairs, print_json, reading_options, value, with_options
 
 if TYPE_CHECKING:
-    from tailrank.experiments.config import RunConfig
+    from tailrank.runs.config import RunConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 PRINTED = (
-    "algorithm", "tau", "iterations", "episodes", "steps", "cvar", "cvar_low", "cvar_high", "method", "cvar_star",
-    "status", "seconds", "out",
-)  # fmt: skip
+    "algorithm",
+    "tau",
+    "iterations",
+    "episodes",
+    "steps",
+    "cvar",
+    "cvar_low",
+    "cvar_high",
+    "method",
+    "cvar_star",
+    "status",
+    "seconds",
+    "out",
+)
 TABLES = {"settings": "--set", "planner": "--planner", "network": "--network"}
 
 
@@ -35,7 +46,8 @@ def run_options(function: F) -> F:
         click.option("--seed", type=int, metavar="S", help="Seed of everything that is random.  [default: 0]"),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of the environment."),
         click.option(
-            "--model", metavar="class|counts|em|block|mixture|linear|neural|table",
+            "--model",
+            metavar="class|counts|em|block|mixture|linear|neural|table",
             help="What is fitted; the last four learn from observations.",
         ),
         click.option("--rank", metavar="D|auto", help="Rank of the model (the most latents of a step)."),
@@ -65,7 +77,7 @@ def run_options(function: F) -> F:
         click.option("--evaluate-every", type=int, metavar="K", help="Judge the plan every K iterations."),
         click.option("--evaluation-episodes", type=int, metavar="N", help="Fresh episodes to judge with."),
         click.option("--network", multiple=True, metavar="KEY=VALUE", help="Setting of a network (width=64)."),
-    )  # fmt: skip
+    )
     return with_options(function, options)
 
 
@@ -97,7 +109,7 @@ def train(
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
     """
-    from tailrank.experiments.build import close
+    from tailrank.runs.build import close
 
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     notes: list[str] = []
@@ -122,7 +134,7 @@ def train(
                 close(env)
 
         result = _go(start, asdict(config), where, shown, notes)
-    from tailrank.experiments.folder import read_manifest
+    from tailrank.runs.folder import read_manifest
 
     notes += [line for line in read_manifest(Path(result["out"])).get("notes", ()) if line not in notes]
     if as_json:
@@ -135,8 +147,8 @@ def train(
 
 def _about(folder: str) -> dict[str, Any]:
     """The configuration of a run that is resumed; empty if there is none, which resuming will say."""
-    from tailrank.experiments.config import RunConfig
-    from tailrank.experiments.folder import CONFIG
+    from tailrank.runs.config import RunConfig
+    from tailrank.runs.folder import CONFIG
 
     path = Path(folder) / CONFIG
     return asdict(RunConfig.read(path)) if path.is_file() else {}
@@ -150,9 +162,9 @@ def _go(
     notes: list[str],
 ) -> dict[str, Any]:
     """Start or resume a run with what is shown of it (progress, loggers); a signal ends it with one line."""
-    from tailrank.experiments import progress as view
-    from tailrank.experiments import run
-    from tailrank.experiments.loggers import Logged
+    from tailrank.runs import progress as view
+    from tailrank.runs import run
+    from tailrank.runs.loggers import Logged
 
     try:
         with (
@@ -171,8 +183,8 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.experiments.build import check_trusted, environment, iterations_for
-    from tailrank.experiments.config import RunConfig, read_toml
+    from tailrank.runs.build import check_trusted, environment, iterations_for
+    from tailrank.runs.config import RunConfig, read_toml
 
     values = read_toml(file) if file else {}
     if source:
@@ -220,7 +232,7 @@ def _config(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def theory(as_json: bool, **figures: Any) -> None:
     """What the theorems ask for, with all their constants set to one."""
-    from tailrank.schedules import Theory
+    from tailrank.learning.schedule import Theory
 
     rows = Theory(**figures).table()
     if as_json:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.comparison.measures import TOLERANCE, Contrast, Options, Task, all_of, settled, worth
-from tailrank.statistics import intervals, survival
-from tailrank.statistics.intervals import Interval
-from tailrank.statistics.seeds import Band, band
+from tailrank.comparison.measures import TOLERANCE, Contrast, Options, TaskResults, all_of, settled, worth
+from tailrank.risk.over_runs import intervals, survival
+from tailrank.risk.over_runs.intervals import SeedInterval
+from tailrank.risk.over_runs.seeds import Band, band
 
 ABOVE = (0.5, 0.95)
 """Scores at which the text says how many runs are above; files have all of `PROFILE`."""
@@ -24,9 +24,9 @@ class Overall:
     method: int
     runs: int
     tasks: int
-    iqm: Interval
-    mean: Interval
-    above: tuple[Interval, ...]
+    iqm: SeedInterval
+    mean: SeedInterval
+    above: tuple[SeedInterval, ...]
     profile: Band
 
 
@@ -36,10 +36,10 @@ class Pair:
 
     pair: tuple[int, int]
     tasks: int
-    improvement: Interval
+    improvement: SeedInterval
 
 
-def tests(task: Task, pairs: Sequence[tuple[int, int]], options: Options) -> tuple[Contrast, ...]:
+def tests(task: TaskResults, pairs: Sequence[tuple[int, int]], options: Options) -> tuple[Contrast, ...]:
     """The log-rank tests of a task between configurations that ran on it, twice or more."""
     known = [one for one in task.cells if len(one.records) > 1]
     cell = {one.method: one for one in known if one.first is not None and one.stay is not None}
@@ -54,7 +54,7 @@ def tests(task: Task, pairs: Sequence[tuple[int, int]], options: Options) -> tup
     return tuple(done)
 
 
-def overall(tasks: Sequence[Task], methods: int, options: Options) -> tuple[Overall, ...]:
+def overall(tasks: Sequence[TaskResults], methods: int, options: Options) -> tuple[Overall, ...]:
     """Every configuration over the tasks on which all of them have scores; none where there is no such task."""
     shared = scored(tasks, methods)
     result = []
@@ -71,12 +71,12 @@ def overall(tasks: Sequence[Task], methods: int, options: Options) -> tuple[Over
     return tuple(result)
 
 
-def scored(tasks: Sequence[Task], methods: int) -> list[Task]:
+def scored(tasks: Sequence[TaskResults], methods: int) -> list[TaskResults]:
     """The tasks on which every configuration has scores."""
     return [task for task in tasks if sum(cell.scores is not None for cell in task.cells) == methods]
 
 
-def improvements(tasks: Sequence[Task], pairs: Sequence[tuple[int, int]], options: Options) -> tuple[Pair, ...]:
+def improvements(tasks: Sequence[TaskResults], pairs: Sequence[tuple[int, int]], options: Options) -> tuple[Pair, ...]:
     """Probabilities of improvement, of pairs with a task in common."""
     result = []
     for a, b in pairs:
@@ -87,7 +87,7 @@ def improvements(tasks: Sequence[Task], pairs: Sequence[tuple[int, int]], option
     return tuple(result)
 
 
-def _both(task: Task, a: int, b: int, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
+def _both(task: TaskResults, a: int, b: int, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of both on a task, or their CVaR where CVaR* is not known."""
     cell = {one.method: one for one in task.cells}
     if a not in cell or b not in cell:

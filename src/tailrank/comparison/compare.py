@@ -10,11 +10,11 @@ from itertools import combinations
 import numpy as np
 
 from tailrank.checks import InputError, did_you_mean, number, one_of, whole
-from tailrank.comparison import across, measures, notes
+from tailrank.comparison import _notes, across, measures
+from tailrank.comparison._records import Record, found
 from tailrank.comparison.across import Overall, Pair
 from tailrank.comparison.groups import Paths, by_kind
-from tailrank.comparison.measures import SCORES, Options, Task
-from tailrank.comparison.records import Record, found
+from tailrank.comparison.measures import SCORES, Options, TaskResults
 from tailrank.comparison.tasks import (
     OWN_SEED,
     Crossed,
@@ -26,8 +26,8 @@ from tailrank.comparison.tasks import (
     task_names,
     without,
 )
-from tailrank.report.runs import Run
-from tailrank.statistics.intervals import holm, level
+from tailrank.risk.over_runs.intervals import holm, level
+from tailrank.runs.read import Run
 
 ALL_PAIRS = 6
 """Configurations up to which all pairs are compared if no baseline is named."""
@@ -38,7 +38,7 @@ class Comparison:
     """Runs compared; cells, pairs and tests name methods by their place in `methods`."""
 
     methods: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskResults, ...]
     overall: tuple[Overall, ...]
     pairs: tuple[Pair, ...]
     options: Options
@@ -74,7 +74,7 @@ def compare(
     tasks = _adjusted(_tasks(table, records, options, pairs))
     overall = across.overall(tasks, len(methods), options)
     improved = across.improvements(tasks, pairs, options)
-    said += [*more, *also, *notes.of(methods, tasks, options), *notes.of_settings(table)]
+    said += [*more, *also, *_notes.of(methods, tasks, options), *_notes.of_settings(table)]
     return Comparison(methods, tuple(tasks), overall, improved, options, tuple(said))
 
 
@@ -96,7 +96,7 @@ def _read(runs: Paths) -> tuple[list[Record], list[str]]:
         raise InputError(
             f"{empty[0].folder}: no plan of this run was judged yet (no row has a cvar); nothing to compare"
         )
-    return kept, notes.left_out(empty)
+    return kept, _notes.left_out(empty)
 
 
 def _table(records: Sequence[Record], pool: Sequence[str]) -> tuple[Crossed, list[str]]:
@@ -151,7 +151,9 @@ def _pairs(methods: tuple[str, ...], baseline: str | None) -> tuple[list[tuple[i
     return [(i, with_this) for i in range(len(methods)) if i != with_this], said
 
 
-def _tasks(table: Crossed, records: Sequence[Record], options: Options, pairs: Sequence[tuple[int, int]]) -> list[Task]:
+def _tasks(
+    table: Crossed, records: Sequence[Record], options: Options, pairs: Sequence[tuple[int, int]]
+) -> list[TaskResults]:
     """The tasks in the order of their names, where 5 comes before 10."""
     by_folder = {record.run.folder: record for record in records}
     tasks = []
@@ -166,7 +168,7 @@ def _tasks(table: Crossed, records: Sequence[Record], options: Options, pairs: S
         at = measures.common(done, options.at)
         if options.at is not None:
             _check_at(done, options.at)
-        task = Task(name, everyone[0].run.tau, star, at, measures.cells(known, at, options))
+        task = TaskResults(name, everyone[0].run.tau, star, at, measures.cells(known, at, options))
         tasks.append(replace(task, tests=across.tests(task, pairs, options)))
     return tasks
 
@@ -183,7 +185,7 @@ def _check_at(records: Sequence[Record], at: float) -> None:
             raise InputError(f"at = {at:g}: {record.run.folder} has plans after {first:g} to {last:g} episodes only")
 
 
-def _adjusted(tasks: Sequence[Task]) -> list[Task]:
+def _adjusted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
     """Tasks whose tests know how many there are."""
     grown = iter(holm([test.first.p for task in tasks for test in task.tests]))
     return [replace(task, tests=tuple(replace(test, adjusted=next(grown)) for test in task.tests)) for task in tasks]

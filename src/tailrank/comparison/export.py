@@ -13,20 +13,44 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.comparison._records import Record, reached
 from tailrank.comparison.across import ABOVE, Overall
 from tailrank.comparison.compare import Comparison
-from tailrank.comparison.measures import Cell, Options, Reached, Task
-from tailrank.comparison.records import Record, reached
-from tailrank.statistics.intervals import Interval
-from tailrank.statistics.survival import LogRank, Median
+from tailrank.comparison.measures import Cell, Options, Reached, TaskResults
+from tailrank.risk.over_runs.intervals import SeedInterval
+from tailrank.risk.over_runs.survival import LogRank, Median
 
 SUMMARY = (
-    "task", "tau", "configuration", "against", "measure", "at", "runs", "estimate", "low", "high", "p", "p_holm",
-)  # fmt: skip
+    "task",
+    "tau",
+    "configuration",
+    "against",
+    "measure",
+    "at",
+    "runs",
+    "estimate",
+    "low",
+    "high",
+    "p",
+    "p_holm",
+)
 RUNS = (
-    "task", "configuration", "seed", "folder", "status", "episodes", "first", "first_reached", "stay", "stay_reached",
-    "last_cvar", "returned_cvar", "cvar_star", "regret", "seconds",
-)  # fmt: skip
+    "task",
+    "configuration",
+    "seed",
+    "folder",
+    "status",
+    "episodes",
+    "first",
+    "first_reached",
+    "stay",
+    "stay_reached",
+    "last_cvar",
+    "returned_cvar",
+    "cvar_star",
+    "regret",
+    "seconds",
+)
 MEANS = ("last", "returned", "score", "regret", "seconds", "rate")
 Row = dict[str, Any]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -37,36 +61,48 @@ def as_dict(found: Comparison) -> dict[str, Any]:
     """Everything, as JSON can hold it."""
     names = found.methods
     return {
-        "configurations": list(names), "options": asdict(found.options), "notes": list(found.notes),
+        "configurations": list(names),
+        "options": asdict(found.options),
+        "notes": list(found.notes),
         "tasks": [_task(task, found) for task in found.tasks],
         "overall": [_overall(one, names) for one in found.overall],
         "pairs": [
             {"better": names[p.pair[0]], "worse": names[p.pair[1]], "tasks": p.tasks, **asdict(p.improvement)}
             for p in found.pairs
         ],
-    }  # fmt: skip
+    }
 
 
-def _task(task: Task, found: Comparison) -> dict[str, Any]:
+def _task(task: TaskResults, found: Comparison) -> dict[str, Any]:
     names = found.methods
     return {
-        "name": task.name, "tau": task.tau, "cvar_star": task.star, "at": task.at,
+        "name": task.name,
+        "tau": task.tau,
+        "cvar_star": task.star,
+        "at": task.at,
         "cells": [_cell(cell, task, found) for cell in task.cells],
         "log_rank": [
-            {"first": names[t.pair[0]], "second": names[t.pair[1]], "p_holm": t.adjusted,
-             "to_first": asdict(t.first), "to_stay": asdict(t.stay)}
+            {
+                "first": names[t.pair[0]],
+                "second": names[t.pair[1]],
+                "p_holm": t.adjusted,
+                "to_first": asdict(t.first),
+                "to_stay": asdict(t.stay),
+            }
             for t in task.tests
         ],
-    }  # fmt: skip
+    }
 
 
-def _cell(cell: Cell, task: Task, found: Comparison) -> dict[str, Any]:
+def _cell(cell: Cell, task: TaskResults, found: Comparison) -> dict[str, Any]:
     return {
-        "configuration": found.methods[cell.method], "settings": settings_of(cell.records),
-        "first": _reached(cell.first), "stay": _reached(cell.stay),
+        "configuration": found.methods[cell.method],
+        "settings": settings_of(cell.records),
+        "first": _reached(cell.first),
+        "stay": _reached(cell.stay),
         **{name: None if (one := getattr(cell, name)) is None else asdict(one) for name in MEANS},
         "runs": [_run(record, task, found.options) for record in cell.records],
-    }  # fmt: skip
+    }
 
 
 def settings_of(records: Sequence[Record]) -> dict[str, Any]:
@@ -90,9 +126,12 @@ def _reached(found: Reached | None) -> dict[str, Any] | None:
         return None
     curve = {name: getattr(found.curve, name).tolist() for name in ("x", "share", "low", "high")}
     return {
-        "solved": asdict(found.solved), "median": asdict(found.median), "mean": asdict(found.mean),
-        "mean_until": found.until, "waiting": curve,
-    }  # fmt: skip
+        "solved": asdict(found.solved),
+        "median": asdict(found.median),
+        "mean": asdict(found.mean),
+        "mean_until": found.until,
+        "waiting": curve,
+    }
 
 
 def _overall(one: Overall, names: Sequence[str]) -> dict[str, Any]:
@@ -100,20 +139,32 @@ def _overall(one: Overall, names: Sequence[str]) -> dict[str, Any]:
         name: None if (y := getattr(one.profile, name)) is None else y.tolist() for name in ("x", "y", "low", "high")
     }
     return {
-        "configuration": names[one.method], "tasks": one.tasks, "runs": one.runs, "iqm": asdict(one.iqm),
-        "mean": asdict(one.mean), "profile": lines,
-    }  # fmt: skip
+        "configuration": names[one.method],
+        "tasks": one.tasks,
+        "runs": one.runs,
+        "iqm": asdict(one.iqm),
+        "mean": asdict(one.mean),
+        "profile": lines,
+    }
 
 
-def _run(record: Record, task: Task, options: Options) -> Row:
+def _run(record: Record, task: TaskResults, options: Options) -> Row:
     first, stay = (reached(record, options.within, options.floor, later) or (None, None) for later in (False, True))
     return {
-        "seed": record.run.seed, "folder": str(record.run.folder), "status": record.run.status,
-        "episodes": record.episodes, "first": first[0], "first_reached": first[1], "stay": stay[0],
-        "stay_reached": stay[1], "last_cvar": None if task.at is None else record.last(task.at),
-        "returned_cvar": record.returned, "cvar_star": record.star,
-        "regret": None if task.at is None else record.regret_at(task.at), "seconds": record.seconds,
-    }  # fmt: skip
+        "seed": record.run.seed,
+        "folder": str(record.run.folder),
+        "status": record.run.status,
+        "episodes": record.episodes,
+        "first": first[0],
+        "first_reached": first[1],
+        "stay": stay[0],
+        "stay_reached": stay[1],
+        "last_cvar": None if task.at is None else record.last(task.at),
+        "returned_cvar": record.returned,
+        "cvar_star": record.star,
+        "regret": None if task.at is None else record.regret_at(task.at),
+        "seconds": record.seconds,
+    }
 
 
 def runs_csv(found: Comparison) -> str:
@@ -162,7 +213,7 @@ def _summary(found: Comparison) -> Iterator[Row]:
         yield about | {"measure": "improvement"} | _ends(pair.improvement)
 
 
-def _numbers(cell: Cell, task: Task) -> Iterator[tuple[str, float | None, Interval | Median]]:
+def _numbers(cell: Cell, task: TaskResults) -> Iterator[tuple[str, float | None, SeedInterval | Median]]:
     for name in ("first", "stay"):
         reading: Reached | None = getattr(cell, name)
         if reading is not None:
@@ -170,12 +221,12 @@ def _numbers(cell: Cell, task: Task) -> Iterator[tuple[str, float | None, Interv
             yield f"{name}_median", reading.median.beyond, reading.median
             yield f"{name}_mean", reading.until, reading.mean
     for name in MEANS:
-        number: Interval | None = getattr(cell, name)
+        number: SeedInterval | None = getattr(cell, name)
         if number is not None:
             yield name, task.at if name in ("last", "regret") else None, number
 
 
-def _ends(number: Interval | Median) -> Row:
+def _ends(number: SeedInterval | Median) -> Row:
     return {"estimate": number.value, "low": number.low, "high": number.high}
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.report.runs import APART, Run
+from tailrank.runs.read import APART, Run
 
 Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs of one configuration, and its name in the figure."""
 
     name: str
@@ -42,7 +42,7 @@ def read(runs: Paths) -> list[Run]:
     return [Run.read(folder) for folder in dict.fromkeys(Path(folder) for folder in folders)]
 
 
-def grouped(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[Group]:
+def grouped(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[RunGroup]:
     """Runs of the same configuration but for the seed together, in the order given."""
     found = by_kind(runs)
     return named(found, [flat(members[0].config) for members in found], labels)
@@ -61,12 +61,12 @@ def by_kind(runs: Iterable[Run]) -> list[list[Run]]:
     return list(found.values())
 
 
-def named(members: list[list[Run]], settings: list[dict[str, str]], labels: Sequence[str]) -> list[Group]:
+def named(members: list[list[Run]], settings: list[dict[str, str]], labels: Sequence[str]) -> list[RunGroup]:
     """Groups with a name each: `labels`, or the settings in which they differ."""
     if labels and len(labels) != len(members):
         raise InputError(f"label: must be given {len(members)} times, once a configuration, found {len(labels)}")
     names = list(labels) or differences(settings)
-    return [Group(name, tuple(runs)) for name, runs in zip(names, members, strict=True)]
+    return [RunGroup(name, tuple(runs)) for name, runs in zip(names, members, strict=True)]
 
 
 def differences(settings: list[dict[str, str]], absent: str = "-") -> list[str]:

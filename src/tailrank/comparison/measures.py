@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.comparison.records import Record, waits
-from tailrank.statistics import intervals, survival
-from tailrank.statistics.intervals import Interval, Statistic
-from tailrank.statistics.survival import Curve, LogRank, Median, Waits
+from tailrank.comparison._records import Record, waits
+from tailrank.risk.over_runs import intervals, survival
+from tailrank.risk.over_runs.intervals import SeedInterval, Statistic
+from tailrank.risk.over_runs.survival import LogRank, Median, SurvivalCurve, Waits
 
 SCORES = ("returned", "last")
 TOLERANCE = 1e-9
@@ -36,7 +36,7 @@ class Options:
         """What draws resamples: the same for every number, so that none depends on what else is compared."""
         return np.random.default_rng(self.seed)
 
-    def interval(self, statistic: Statistic, samples: Sequence[np.ndarray]) -> Interval:
+    def interval(self, statistic: Statistic, samples: Sequence[np.ndarray]) -> SeedInterval:
         """The statistic of these samples, [n] each, with its interval."""
         return intervals.resampled(statistic, samples, self.confidence, self.rng())
 
@@ -46,11 +46,11 @@ class Reached:
     """Episodes until the plan is within a share of CVaR*. mean: of min(episodes, until)."""
 
     waits: Waits
-    solved: Interval
+    solved: SeedInterval
     median: Median
-    mean: Interval
+    mean: SeedInterval
     until: float
-    curve: Curve
+    curve: SurvivalCurve
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Cell:
     records: tuple[Record, ...]
     first: Reached | None
     stay: Reached | None
-    last: Interval | None
-    returned: Interval | None
-    score: Interval | None
-    regret: Interval | None
-    seconds: Interval | None
-    rate: Interval | None
+    last: SeedInterval | None
+    returned: SeedInterval | None
+    score: SeedInterval | None
+    regret: SeedInterval | None
+    seconds: SeedInterval | None
+    rate: SeedInterval | None
     scores: np.ndarray | None
 
 
@@ -81,7 +81,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskResults:
     """A task with its cells. at: episodes at which its runs are compared, None where they have none in common."""
 
     name: str
@@ -133,24 +133,33 @@ def _reached(times: Waits | None, done: Waits | None, until: float, options: Opt
 
 
 def _cell(
-    method: int, records: tuple[Record, ...], at: float | None, first: Reached | None, stay: Reached | None,
+    method: int,
+    records: tuple[Record, ...],
+    at: float | None,
+    first: Reached | None,
+    stay: Reached | None,
     options: Options,
-) -> Cell:  # fmt: skip
+) -> Cell:
     done = settled(records)
 
-    def mean(value: Callable[[Record], float | None]) -> Interval | None:
+    def mean(value: Callable[[Record], float | None]) -> SeedInterval | None:
         values = all_of(done, value)
         return None if values is None else options.interval(intervals.average, [values])
 
     scores = all_of(done, lambda record: score_of(record, at, options))
     return Cell(
-        method, records, first, stay,
+        method,
+        records,
+        first,
+        stay,
         None if at is None else mean(lambda record: record.last(at)),
         mean(lambda record: record.returned),
         mean(lambda record: score_of(record, at, options)),
         None if at is None else mean(lambda record: record.regret_at(at)),
-        mean(lambda record: record.seconds), mean(_rate), scores,
-    )  # fmt: skip
+        mean(lambda record: record.seconds),
+        mean(_rate),
+        scores,
+    )
 
 
 def _rate(record: Record) -> float | None:

@@ -20,7 +20,7 @@ CAPTIONS = {
     "regret": "Regret: the sum over episodes of CVaR* less the CVaR of their plan; means over runs.",
     "profile": "Performance profiles: share of runs with a score above x, mean over tasks.",
     "improvement": "Probability that a run of one configuration ends above a run of another.",
-}  # fmt: skip
+}
 STYLE = """
 .wide { overflow-x: auto; margin-bottom: 1.5rem; }
 .wide td, .wide thead th { white-space: pre-line; }
@@ -58,10 +58,12 @@ def page(found: Comparison, pictures: Mapping[str, str]) -> str:
     confidence = f"{100 * found.options.confidence:g}%"
     sections = "\n".join(_sections(found, pictures))
     return PAGE.format(
-        policy=escape(content_policy(style, "", live=False)), style=style, sections=sections,
+        policy=escape(content_policy(style, "", live=False)),
+        style=style,
+        sections=sections,
         title=escape(f"{len(found.methods)} configurations on {tasks}" if len(found.methods) > 1 else tasks),
         footer=escape(f"{runs} runs. In brackets: {confidence} intervals over runs, of no width where all were alike."),
-    )  # fmt: skip
+    )
 
 
 def _sections(found: Comparison, pictures: Mapping[str, str]) -> Iterator[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tailrank.comparison.across import ABOVE
 from tailrank.comparison.compare import Comparison
-from tailrank.comparison.measures import Options, Reached, Task
-from tailrank.statistics.intervals import Interval
-from tailrank.statistics.survival import PERMUTATIONS, Median
+from tailrank.comparison.measures import Options, Reached, TaskResults
+from tailrank.risk.over_runs.intervals import SeedInterval
+from tailrank.risk.over_runs.survival import PERMUTATIONS, Median
 
 NOTHING = "-"
 
@@ -23,7 +23,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def of_task(found: Comparison, task: Task) -> Iterator[Table]:
+def of_task(found: Comparison, task: TaskResults) -> Iterator[Table]:
     """The tables of one task, those that have anything to say."""
     names, options = found.methods, found.options
     if any(cell.first is not None for cell in task.cells):
@@ -65,7 +65,7 @@ def _medians(found: Comparison) -> Table:
     return Table(title, ("task", *found.methods), tuple(rows))
 
 
-def task_title(task: Task) -> str:
+def task_title(task: TaskResults) -> str:
     """Its name and CVaR*."""
     return task.name if task.star is None else f"{task.name}: CVaR* = {short(task.star)}"
 
@@ -77,19 +77,27 @@ def share_name(options: Options) -> str:
     return f"(CVaR - {options.floor:g}) / (CVaR* - {options.floor:g})"
 
 
-def _episodes(names: tuple[str, ...], task: Task, options: Options) -> Table:
+def _episodes(names: tuple[str, ...], task: TaskResults, options: Options) -> Table:
     known = [cell.first for cell in task.cells if cell.first is not None]
     columns = (
-        "configuration", "runs", "share\nthere", "median", f"mean up to\n{short(known[0].until)}",
-        "share\nto stay", "median\nto stay",
-    )  # fmt: skip
+        "configuration",
+        "runs",
+        "share\nthere",
+        "median",
+        f"mean up to\n{short(known[0].until)}",
+        "share\nto stay",
+        "median\nto stay",
+    )
     rows = tuple(
         (
-            names[cell.method], f"{len(cell.records)}", *_reading(cell.first),
-            NOTHING if cell.first is None else interval(cell.first.mean), *_reading(cell.stay),
+            names[cell.method],
+            f"{len(cell.records)}",
+            *_reading(cell.first),
+            NOTHING if cell.first is None else interval(cell.first.mean),
+            *_reading(cell.stay),
         )
         for cell in task.cells
-    )  # fmt: skip
+    )
     return Table(f"Episodes to within {100 * options.within:g}% of CVaR*", columns, rows)
 
 
@@ -99,7 +107,7 @@ def _reading(found: Reached | None) -> tuple[str, str]:
     return interval(found.solved), median(found.median)
 
 
-def _worth(names: tuple[str, ...], task: Task, options: Options) -> Table:
+def _worth(names: tuple[str, ...], task: TaskResults, options: Options) -> Table:
     at = "" if task.at is None else f"\nat {short(task.at)} episodes"
     columns = ("configuration", f"last plan{at}", "returned plan", "score", f"regret{at}")
     rows = tuple(
@@ -109,12 +117,12 @@ def _worth(names: tuple[str, ...], task: Task, options: Options) -> Table:
     return Table(title, columns, rows)
 
 
-def _time(names: tuple[str, ...], task: Task) -> Table:
+def _time(names: tuple[str, ...], task: TaskResults) -> Table:
     rows = tuple((names[cell.method], interval(cell.seconds), interval(cell.rate)) for cell in task.cells)
     return Table("Time, means over runs", ("configuration", "seconds", "episodes a second"), rows)
 
 
-def _tests(names: tuple[str, ...], task: Task) -> Table:
+def _tests(names: tuple[str, ...], task: TaskResults) -> Table:
     rows = []
     for test in task.tests:
         a, b = (names[i] for i in test.pair)
@@ -127,7 +135,7 @@ def _tests(names: tuple[str, ...], task: Task) -> Table:
     return Table(f"Log-rank test of episodes to CVaR* ({how})", columns, tuple(rows))
 
 
-def interval(found: Interval | None) -> str:
+def interval(found: SeedInterval | None) -> str:
     """`0.8 (0.75 to 0.82)`, without the ends where there are none."""
     if found is None:
         return NOTHING

@@ -10,12 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tailrank.comparison.groups import Group, differences, flat, named
-from tailrank.report.runs import Run
+from tailrank.comparison.groups import RunGroup, differences, flat, named
+from tailrank.runs.read import Run
 
 TASK = {
-    "environment", "settings", "tau", "horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports",
-}  # fmt: skip
+    "environment",
+    "settings",
+    "tau",
+    "horizon",
+    "discount",
+    "start",
+    "upsilon",
+    "index_base",
+    "axis_order",
+    "imports",
+}
 """What a run has to do; everything else is how it does it."""
 EFFORT = ("iterations", "episodes", "stop_cvar", "output_episodes", "evaluate_every", "evaluation_episodes")
 """How long a run is and how it is judged: methods have names of these only where nothing else tells them apart."""
@@ -33,7 +42,7 @@ class Crossed:
     cells: dict[tuple[int, int], tuple[Run, ...]]
 
 
-def tasks(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[tuple[Group, list[list[Run]]]]:
+def tasks(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[tuple[RunGroup, list[list[Run]]]]:
     """Runs by method, and within each method by task. A method is everything that differs within a task."""
     found = crossed(runs, differing)
     by_method = [[list(cell) for (_, m), cell in found.cells.items() if m == i] for i in range(len(found.methods))]

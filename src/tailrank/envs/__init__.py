@@ -3,13 +3,13 @@
 `make_episodic` makes those of this package, `open_simulator` opens any of Gymnasium's, `check_environment` tries one.
 """
 
-from tailrank.envs.checking import Finding, check_environment
-from tailrank.envs.draft import Source
-from tailrank.envs.episodic import Episodic
-from tailrank.envs.finite import from_mdp
+from tailrank.envs.built_in.episodic import Episodic
+from tailrank.envs.built_in.from_mdp import from_mdp
+from tailrank.envs.gymnasium.checking import Finding, check_environment
+from tailrank.envs.gymnasium.simulator import GymSimulator, open_simulator
+from tailrank.envs.mdp_files.draft import Source
+from tailrank.envs.mdp_files.read_write import read_mdp, write_mdp
 from tailrank.envs.registry import ENVIRONMENTS, SIMULATORS, make_episodic, make_simulator
-from tailrank.envs.simulator import GymSimulator, open_simulator
-from tailrank.envs.sources import read_mdp, write_mdp
 
 __all__ = [
     "ENVIRONMENTS",
@@ -31,6 +31,6 @@ __all__ = [
 
 def register() -> None:
     """Register the environments with Gymnasium, which is only imported here."""
-    from tailrank.envs import gym
+    from tailrank.envs.gymnasium import registered
 
-    gym.register()
+    registered.register()

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.envs.episodic import Episodic
-from tailrank.envs.locks import risky_lock
-from tailrank.envs.random_lowrank import random_lowrank
-from tailrank.envs.rich_lock import RichLock, rich_lock
-from tailrank.envs.small import decoy, risky_shortcut
+from tailrank.envs.built_in.episodic import Episodic
+from tailrank.envs.built_in.locks import risky_lock
+from tailrank.envs.built_in.random_lowrank import random_lowrank
+from tailrank.envs.built_in.rich_lock import RichLock, rich_lock
+from tailrank.envs.built_in.small import decoy, risky_shortcut
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tailrank.comparison.groups import Paths
-    from tailrank.mdp import FiniteMDP
-    from tailrank.plan import Plan
+    from tailrank.models.mdp import FiniteMDP
+    from tailrank.planning.plan import Plan
     from tailrank.report.subject import Subject
 
 __all__ = ["cvar", "distribution", "frontier", "profile", "regret", "save"]
@@ -45,9 +45,9 @@ def regret(
     center: mean, median or iqm (the mean of the middle half). labels: names of the lines, in the order of the
     configurations. log: axes that are logarithmic, x, y or xy. width: in inches.
     """
-    from tailrank.plots import lines
+    from tailrank.plots import _lines
 
-    return lines.draw(runs, "regret", by, center, labels, log, width, rng)
+    return _lines.draw(runs, "regret", by, center, labels, log, width, rng)
 
 
 def cvar(
@@ -61,9 +61,9 @@ def cvar(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """CVaR of the plans, with the arguments of `regret`; of a single run on a simulator with its intervals."""
-    from tailrank.plots import lines
+    from tailrank.plots import _lines
 
-    return lines.draw(runs, "cvar", by, center, labels, log, width, rng)
+    return _lines.draw(runs, "cvar", by, center, labels, log, width, rng)
 
 
 def profile(
@@ -75,9 +75,9 @@ def profile(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """Share of runs with a final (CVaR - baseline) / (CVaR* - baseline) above x, a line for each method."""
-    from tailrank.plots import profiles
+    from tailrank.plots import _profiles
 
-    return profiles.draw(runs, baseline, labels, width, rng)
+    return _profiles.draw(runs, baseline, labels, width, rng)
 
 
 def distribution(
@@ -89,9 +89,9 @@ def distribution(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """Law of the return: of a plan, of a policy file and the MDP it plays in, or of what runs have returned."""
-    from tailrank.plots import laws
+    from tailrank.plots import _laws
 
-    return laws.distribution(_subject(item, mdp), labels, width, rng)
+    return _laws.distribution(_subject(item, mdp), labels, width, rng)
 
 
 def frontier(
@@ -103,14 +103,14 @@ def frontier(
     rng: np.random.Generator | None = None,
 ) -> Figure:
     """CVaR at every tail fraction against the best possible, of the same things as `distribution`."""
-    from tailrank.plots import laws
+    from tailrank.plots import _laws
 
-    return laws.frontier(_subject(item, mdp), labels, width, rng)
+    return _laws.frontier(_subject(item, mdp), labels, width, rng)
 
 
 def _subject(item: Plan | Subject | Paths, mdp: FiniteMDP | None) -> Subject:
     from tailrank.envs import Source
-    from tailrank.plan import Plan
+    from tailrank.planning.plan import Plan
     from tailrank.report.sources import of_plan, of_policy, of_runs
     from tailrank.report.subject import Subject
 

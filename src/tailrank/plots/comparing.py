@@ -15,12 +15,12 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.comparison import Comparison
 from tailrank.comparison.across import scored
-from tailrank.comparison.measures import Cell, Task, settled
+from tailrank.comparison.measures import Cell, TaskResults, settled
 from tailrank.comparison.tables import share_name
 from tailrank.plots import style
-from tailrank.plots.profiles import figure_of
-from tailrank.statistics.seeds import align, band
-from tailrank.statistics.survival import Curve, Waits
+from tailrank.plots._profiles import figure_of
+from tailrank.risk.over_runs.seeds import align, band
+from tailrank.risk.over_runs.survival import SurvivalCurve, Waits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def waiting(found: Comparison, reading: str) -> Figure | None:
     return _panels(found, panels, draw, "episodes", f"share of runs not\n{how}within {100 * found.options.within:g}%")
 
 
-def _steps(axes: Axes, curve: Curve, waits: Waits, look: dict[str, Any]) -> None:
+def _steps(axes: Axes, curve: SurvivalCurve, waits: Waits, look: dict[str, Any]) -> None:
     end = max(waits.longest, float(curve.x[-1]))
     x = np.concatenate([[0.0], curve.x, [end]])
     share, low, high = (np.concatenate([[1.0], y, y[-1:]]) for y in (curve.share, curve.low, curve.high))
@@ -151,7 +151,7 @@ def improvement(found: Comparison) -> Figure | None:
 
 def _panels(
     found: Comparison,
-    panels: list[tuple[Task, list[Cell]]],
+    panels: list[tuple[TaskResults, list[Cell]]],
     draw: Callable[[Axes, list[Cell]], None],
     x_title: str,
     y_title: str,

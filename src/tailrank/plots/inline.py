@@ -30,9 +30,14 @@ def inline(figure: Figure, name: str, label: str) -> str:
     width, height = map(float, root.attrib["viewBox"].split()[2:])
     _clean(root, name)
     root.attrib = {
-        "viewBox": root.attrib["viewBox"], "width": f"{SCALE * width:.0f}", "height": f"{SCALE * height:.0f}",
-        "role": "img", "aria-label": label, "stroke-linejoin": "round", "stroke-linecap": "butt",
-    }  # fmt: skip
+        "viewBox": root.attrib["viewBox"],
+        "width": f"{SCALE * width:.0f}",
+        "height": f"{SCALE * height:.0f}",
+        "role": "img",
+        "aria-label": label,
+        "stroke-linejoin": "round",
+        "stroke-linecap": "butt",
+    }
     return ElementTree.tostring(root, encoding="unicode")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailrank.atomic import write_bytes
+from tailrank._system.atomic import write_bytes
 from tailrank.checks import InputError, did_you_mean, number
 
 if TYPE_CHECKING:
@@ -32,19 +32,56 @@ LONGEST_DIRECT = 16
 COLUMN = 3.4
 SUFFIXES = (".png", ".svg", ".pdf")
 RC: dict[str, Any] = {
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8.0, "axes.labelsize": 8.0,
-    "axes.titlesize": 8.0, "xtick.labelsize": 7.0, "ytick.labelsize": 7.0, "legend.fontsize": 7.0,
-    "mathtext.fontset": "dejavusans", "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6,
-    "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
-    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
-    "xtick.minor.size": 1.5, "ytick.minor.size": 1.5, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
-    "axes.grid": False, "axes.unicode_minus": True, "lines.linewidth": 1.4, "lines.solid_capstyle": "round",
-    "lines.dash_capstyle": "butt", "legend.frameon": False, "legend.handlelength": 1.6, "legend.borderaxespad": 0.4,
-    "legend.borderpad": 0.0, "legend.columnspacing": 1.2, "legend.handletextpad": 0.5, "figure.facecolor": "white",
-    "axes.facecolor": "white", "savefig.facecolor": "white", "savefig.dpi": 300.0, "figure.dpi": 150.0,
-    "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "tailrank", "axes.axisbelow": True,
-    "text.parse_math": False, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
-}  # fmt: skip
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "mathtext.fontset": "dejavusans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "axes.grid": False,
+    "axes.unicode_minus": True,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "lines.dash_capstyle": "butt",
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "legend.borderaxespad": 0.4,
+    "legend.borderpad": 0.0,
+    "legend.columnspacing": 1.2,
+    "legend.handletextpad": 0.5,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.dpi": 300.0,
+    "figure.dpi": 150.0,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "tailrank",
+    "axes.axisbelow": True,
+    "text.parse_math": False,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+}
 
 
 @contextmanager
@@ -78,9 +115,10 @@ def save(figure: Figure, path: str | Path) -> int:
     path = Path(path)
     checked_path(path)
     plain: dict[str, dict[str, Any]] = {
-        ".png": {"Software": None}, ".svg": {"Date": None, "Creator": None},
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
         ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }  # fmt: skip
+    }
     file = io.BytesIO()
     with look():
         suffix = path.suffix.lower()
@@ -129,9 +167,17 @@ def name_lines(figure: Figure, axes: Axes, names: Sequence[Name]) -> None:
     ends = [float(axes.transAxes.inverted().transform(axes.transData.transform((1.0, name.y)))[1]) for name in names]
     for name, y in zip(names, spread(ends, 1.3 * RC["legend.fontsize"] / height), strict=True):
         axes.annotate(
-            name.text, (1.0, y), xycoords="axes fraction", xytext=(3, 0), textcoords="offset points", va="center",
-            ha="left", color=name.color, fontsize=RC["legend.fontsize"], annotation_clip=False,
-        )  # fmt: skip
+            name.text,
+            (1.0, y),
+            xycoords="axes fraction",
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            color=name.color,
+            fontsize=RC["legend.fontsize"],
+            annotation_clip=False,
+        )
 
 
 def legend(figure: Figure, names: Sequence[Name]) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tailrank.mdp import FiniteMDP
-    from tailrank.plan import Plan
+    from tailrank.models.mdp import FiniteMDP
+    from tailrank.planning.plan import Plan
 
 __all__ = ["write"]
 

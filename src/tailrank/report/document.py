@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tailrank.atomic import write_bytes
+from tailrank._system.atomic import write_bytes
 from tailrank.report.subject import Subject
 
 LIMIT = 1_000_000
@@ -59,9 +59,12 @@ def page(data: dict[str, Any], *, live: bool = False) -> str:
     style, script = asset("style.css"), bundle()
     rules = content_policy(style, script, live=live)
     parts = {
-        "title": html.escape(f"{data['title']}: risk report"), "policy": html.escape(rules),
-        "style": style, "script": script, "data": as_json(data),
-    }  # fmt: skip
+        "title": html.escape(f"{data['title']}: risk report"),
+        "policy": html.escape(rules),
+        "style": style,
+        "script": script,
+        "data": as_json(data),
+    }
     text = asset("page.html")
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
 

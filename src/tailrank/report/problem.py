@@ -1,8 +1,8 @@
 """What an MDP offers: the best CVaR at every tau, the policies that reach it, and the risk-neutral one.
 
-One induction gives V(c) for every budget, hence the best CVaR at every tau (`planners/exact.py`). The policies that
-attain it differ in their starting budget only; their return laws are found one by one, so there are as many of them
-as are quick to find.
+One induction gives V(c) for every budget, hence the best CVaR at every tau (`planning/exact/curve.py`). The policies
+that attain it differ in their starting budget only; their return laws are found one by one,
+so there are as many of them as are quick to find.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.evaluation import Evaluation, return_law
-from tailrank.grid import BudgetGrid
-from tailrank.mdp import FiniteMDP
-from tailrank.plan import Plan
-from tailrank.policy import BudgetPolicy
-from tailrank.report.levels import pack, packed_curve, packed_law
-from tailrank.solver import solve
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.return_law import Evaluation, return_law
+from tailrank.planning.plan import Plan
+from tailrank.planning.solve import solve
+from tailrank.policies.tables import BudgetPolicy
+from tailrank.report._levels import pack, packed_curve, packed_law
 
 MOST_BEST = 48
 BEST_SECONDS = 4.0
@@ -32,7 +32,7 @@ COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Offered:
     """An MDP and its plan at one tau. `mdp` is None for a plan that came without."""
 
     name: str
@@ -42,7 +42,7 @@ class Problem:
     known: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def solved(cls, name: str, mdp: FiniteMDP, tau: float, *, seconds: float = 60.0) -> Problem:
+    def solved(cls, name: str, mdp: FiniteMDP, tau: float, *, seconds: float = 60.0) -> Offered:
         """The problem with its best plan at `tau`; what the solver warns of becomes a note."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -59,10 +59,14 @@ class Problem:
         plan = self.plan
         neutral = self.neutral_law()
         result: dict[str, Any] = {
-            "name": self.name, "exact": plan.status == "exact", "curve": packed_curve(plan.curve, levels),
-            "neutral": {"mean": plan.risk_neutral.mean, "law": None}, "best": [],
-            "absent": {}, "notes": list(self.notes),
-        }  # fmt: skip
+            "name": self.name,
+            "exact": plan.status == "exact",
+            "curve": packed_curve(plan.curve, levels),
+            "neutral": {"mean": plan.risk_neutral.mean, "law": None},
+            "best": [],
+            "absent": {},
+            "notes": list(self.notes),
+        }
         if neutral is not None:
             result["neutral"]["law"] = evaluation_data(neutral, levels)
         elif self.mdp is None:

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from tailrank import storage
 from tailrank.checks import InputError
-from tailrank.criteria import evaluate_levels
 from tailrank.envs import ENVIRONMENTS, Source, make_episodic
-from tailrank.envs.sources import READABLE
-from tailrank.evaluation import Evaluation, return_law
-from tailrank.grid import BudgetGrid
-from tailrank.mdp import FiniteMDP
-from tailrank.plan import Plan
-from tailrank.policy import LevelPolicy, Policy
-from tailrank.report.about import facts_of_mdp, facts_of_plan, facts_of_runs, is_warning, versions, warnings_of
-from tailrank.report.domain import labels_of
-from tailrank.report.problem import Problem
-from tailrank.report.runs import Run
+from tailrank.envs.mdp_files.read_write import READABLE
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.criteria.registry import evaluate_levels
+from tailrank.planning.exact.return_law import Evaluation, return_law
+from tailrank.planning.plan import Plan
+from tailrank.policies.tables import LevelPolicy, Policy
+from tailrank.report._about import facts_of_mdp, facts_of_plan, facts_of_runs, is_warning, versions, warnings_of
+from tailrank.report._domain import labels_of
+from tailrank.report.problem import Offered
 from tailrank.report.subject import Shown, Subject
+from tailrank.runs.policy_files import storage
+from tailrank.runs.read import Run
 
 Reader = Callable[[str], Source]
 """Reads an MDP from a file or an environment with the user's options."""
@@ -30,9 +30,14 @@ MOST_RUNS = 200
 
 
 def of_sources(
-    sources: Sequence[str], read: Reader, *, tau: float | None, seed: int = 0, seconds: float = 60.0,
+    sources: Sequence[str],
+    read: Reader,
+    *,
+    tau: float | None,
+    seed: int = 0,
+    seconds: float = 60.0,
     imports: Sequence[str] = (),
-) -> Subject:  # fmt: skip
+) -> Subject:
     """The subject that `sources` name: folders of runs; a policy file and an MDP; or an MDP.
 
     imports: packages that the configurations of runs may have imported.
@@ -52,7 +57,7 @@ def of_sources(
     if len(sources) > 1:
         raise InputError(f"{sources[1]}: a report is of one MDP, of a policy file and its MDP, or of runs")
     source = mdp_of(sources[0], read)
-    problem = Problem.solved(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
+    problem = Offered.solved(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
     return of_problem(problem, seed=seed, notes=source.notes)
 
 
@@ -70,10 +75,10 @@ def _is_policy(source: str) -> bool:
 
 def of_plan(plan: Plan, mdp: FiniteMDP | None, name: str, *, seed: int = 0) -> Subject:
     """The subject of a plan; `mdp` is what it was made for, for the parts that need it."""
-    return of_problem(Problem(name, plan, mdp, plan.notes), seed=seed)
+    return of_problem(Offered(name, plan, mdp, plan.notes), seed=seed)
 
 
-def of_problem(problem: Problem, *, seed: int = 0, notes: tuple[str, ...] = ()) -> Subject:
+def of_problem(problem: Offered, *, seed: int = 0, notes: tuple[str, ...] = ()) -> Subject:
     """The subject of a plan and its MDP."""
     plan, mdp = problem.plan, problem.mdp
     labels = () if mdp is None else tuple(labels_of(mdp, problem.name, _own_labels(problem.name)))
@@ -82,14 +87,26 @@ def of_problem(problem: Problem, *, seed: int = 0, notes: tuple[str, ...] = ()) 
         goal = f"The policy of the criterion {plan.criterion} at tau = {plan.tau:g}"
     absent = {} if mdp is not None else dict.fromkeys(("episodes", "domain"), "The plan came without its MDP.")
     shown = Shown(
-        f"best at tau = {plan.tau:g}" if plan.criterion == "cvar" else plan.criterion, plan.tau, plan.policy,
-        plan.evaluation, problem=0, mdp=mdp, labels=labels, seed=seed, absent=absent,
-    )  # fmt: skip
+        f"best at tau = {plan.tau:g}" if plan.criterion == "cvar" else plan.criterion,
+        plan.tau,
+        plan.policy,
+        plan.evaluation,
+        problem=0,
+        mdp=mdp,
+        labels=labels,
+        seed=seed,
+        absent=absent,
+    )
     return Subject(
-        problem.name, goal, plan.tau, (shown,), (problem,),
+        problem.name,
+        goal,
+        plan.tau,
+        (shown,),
+        (problem,),
         about=(*facts_of_plan(plan), *([facts_of_mdp(mdp)] if mdp is not None else []), versions()),
-        warnings=tuple(plan.notes), notes=notes,
-    )  # fmt: skip
+        warnings=tuple(plan.notes),
+        notes=notes,
+    )
 
 
 def with_solution(subject: Subject, tau: float, *, seed: int = 0, seconds: float = 60.0) -> Subject:
@@ -97,7 +114,7 @@ def with_solution(subject: Subject, tau: float, *, seed: int = 0, seconds: float
     before = next((problem for problem in subject.problems if problem.mdp is not None), None)
     if before is None or before.mdp is None:
         raise InputError("solve: there is no finite MDP to solve")
-    fresh = of_problem(Problem.solved(before.name, before.mdp, tau, seconds=seconds), seed=seed)
+    fresh = of_problem(Offered.solved(before.name, before.mdp, tau, seconds=seconds), seed=seed)
     if not subject.runs and subject.policies[0].policy is before.plan.policy:
         return replace(fresh, notes=subject.notes)
     others = tuple(replace(s, problem=None if s.problem is None else s.problem + 1) for s in subject.policies)
@@ -112,7 +129,7 @@ def of_policy(path: Path, source: Source, *, tau: float | None, seed: int = 0, s
     """The subject of a saved policy in the MDP of `source`."""
     stored = storage.load(path)
     level = stored.info.get("tau", (stored.info.get("plan") or {}).get("tau")) if tau is None else tau
-    problem = Problem.solved(source.name, source.mdp, 0.1 if level is None else float(level), seconds=seconds)
+    problem = Offered.solved(source.name, source.mdp, 0.1 if level is None else float(level), seconds=seconds)
     evaluation = _law_of(stored.policy, source, problem.grid)
     labels = tuple(labels_of(source.mdp, source.name, _own_labels(source.name)))
     shown = Shown(
@@ -120,10 +137,15 @@ def of_policy(path: Path, source: Source, *, tau: float | None, seed: int = 0, s
     )
     facts = [(str(k), str(v)[:200]) for k, v in stored.info.items() if k not in ("states", "actions", "plan")]
     return Subject(
-        source.name, f"The policy saved in {path.name}", problem.plan.tau, (shown,), (problem,),
+        source.name,
+        f"The policy saved in {path.name}",
+        problem.plan.tau,
+        (shown,),
+        (problem,),
         about=(("Policy file", (("file", path.name), *facts)), facts_of_mdp(source.mdp), versions()),
-        warnings=tuple(problem.plan.notes), notes=source.notes,
-    )  # fmt: skip
+        warnings=tuple(problem.plan.notes),
+        notes=source.notes,
+    )
 
 
 def _law_of(policy: Policy, source: Source, grid: BudgetGrid | None) -> Evaluation:
@@ -137,7 +159,7 @@ def _law_of(policy: Policy, source: Source, grid: BudgetGrid | None) -> Evaluati
 
 
 def of_runs(
-    folders: Sequence[Path], known: dict[str, Problem] | None = None, *, imports: Sequence[str] = ()
+    folders: Sequence[Path], known: dict[str, Offered] | None = None, *, imports: Sequence[str] = ()
 ) -> Subject:
     """The subject of one or several runs. known: problems that were solved before, by environment; added to.
 
@@ -149,12 +171,12 @@ def of_runs(
         raise InputError(f"runs: a report shows at most {MOST_RUNS}, found {len(folders)}")
     runs = [Run.read(folder, tuple(imports)) for folder in folders]
     known = {} if known is None else known
-    problems: dict[str, Problem] = {}
+    problems: dict[str, Offered] = {}
     policies = []
     for run in runs:
         key = str(run.manifest.get("environment") or run.kind)
         if key not in known and run.truth is not None:
-            known[key] = Problem.solved(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
+            known[key] = Offered.solved(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
         if key in known:
             problems[key] = known[key]
         policies.append(_shown(run, list(problems).index(key) if key in problems else None))
@@ -163,10 +185,16 @@ def of_runs(
     algorithms = ", ".join(sorted({str(run.config.get("algorithm", "ela")).upper() for run in runs}))
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     return Subject(
-        title, f"Learned by {algorithms}, {count}", runs[0].tau, tuple(policies), tuple(problems.values()),
-        tuple(runs), about=facts_of_runs(runs), warnings=warnings_of(runs),
+        title,
+        f"Learned by {algorithms}, {count}",
+        runs[0].tau,
+        tuple(policies),
+        tuple(problems.values()),
+        tuple(runs),
+        about=facts_of_runs(runs),
+        warnings=warnings_of(runs),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes if not is_warning(note))),
-    )  # fmt: skip
+    )
 
 
 def _shown(run: Run, problem: int | None) -> Shown:
@@ -184,6 +212,15 @@ def _shown(run: Run, problem: int | None) -> Shown:
     labels = () if mdp is None else tuple(labels_of(mdp, str(run.config.get("environment")), own))
     name = f"seed {run.seed}" + (f": {which}" if policy is not None and which else "")
     return Shown(
-        f"{run.folder.name}, {name}", run.tau, policy, evaluation, None if evaluation is not None else returns,
-        problem, mdp, labels, run.seed, absent, run.interval,
-    )  # fmt: skip
+        f"{run.folder.name}, {name}",
+        run.tau,
+        policy,
+        evaluation,
+        None if evaluation is not None else returns,
+        problem,
+        mdp,
+        labels,
+        run.seed,
+        absent,
+        run.interval,
+    )

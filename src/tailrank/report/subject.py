@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 import tailrank
-from tailrank.evaluation import Evaluation
-from tailrank.mdp import FiniteMDP
-from tailrank.policy import BudgetPolicy, Policy
-from tailrank.report.domain import picture
-from tailrank.report.episodes import Played
-from tailrank.report.learning import curves
-from tailrank.report.levels import packed_law, slider
-from tailrank.report.problem import LAW_VALUES, Problem, evaluation_data
-from tailrank.report.runs import Run
-from tailrank.report.tables import policy_table
-from tailrank.risk import ReturnLaw
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.return_law import Evaluation
+from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.report._domain import picture
+from tailrank.report._episodes import Played
+from tailrank.report._learning import curves
+from tailrank.report._levels import packed_law, slider
+from tailrank.report.policy_table import policy_table
+from tailrank.report.problem import LAW_VALUES, Offered, evaluation_data
+from tailrank.risk.law import ReturnLaw
+from tailrank.runs.read import Run
 
 SCHEMA = 1
 NO_MDP = "There is no finite MDP to play in: the environment is a simulator, or could not be made again."
@@ -54,9 +54,18 @@ class Shown:
         absent = dict(self.absent)
         budget = self.policy.start_budget if isinstance(self.policy, BudgetPolicy) else None
         result: dict[str, Any] = {
-            "name": self.name, "tau": self.tau, "problem": self.problem, "budget": budget, "law": self._law(levels),
-            "table": None, "episodes": None, "domain": None, "labels": {}, "actions": [], "absent": absent,
-        }  # fmt: skip
+            "name": self.name,
+            "tau": self.tau,
+            "problem": self.problem,
+            "budget": budget,
+            "law": self._law(levels),
+            "table": None,
+            "episodes": None,
+            "domain": None,
+            "labels": {},
+            "actions": [],
+            "absent": absent,
+        }
         visits = None
         if self.policy is not None and self.mdp is not None:
             played = Played.of(self.policy, self.mdp, self.seed)
@@ -93,7 +102,7 @@ class Subject:
     about_policy: str
     tau: float
     policies: tuple[Shown, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Offered, ...] = ()
     runs: tuple[Run, ...] = ()
     about: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -108,11 +117,16 @@ class Subject:
         """Everything the page needs, as plain data."""
         levels = self.levels
         return {
-            "format": "tailrank-report", "schema": SCHEMA, "version": tailrank.__version__,
-            "title": self.title, "about_policy": self.about_policy, "tau": self.tau, "levels": list(levels),
+            "format": "tailrank-report",
+            "schema": SCHEMA,
+            "version": tailrank.__version__,
+            "title": self.title,
+            "about_policy": self.about_policy,
+            "tau": self.tau,
+            "levels": list(levels),
             "problems": [problem.data(levels) for problem in self.problems],
             "policies": [shown.data(levels) for shown in self.policies],
-        } | self.news()  # fmt: skip
+        } | self.news()
 
     def news(self) -> dict[str, Any]:
         """The part of the data that changes with every row of a run."""
@@ -120,8 +134,9 @@ class Subject:
         return {
             "learning": curves(list(self.runs), least) if self.runs else None,
             "about": [{"name": name, "rows": [list(row) for row in rows]} for name, rows in self.about],
-            "warnings": list(self.warnings), "notes": list(self.notes),
-        }  # fmt: skip
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
 
 
 def _put(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None:

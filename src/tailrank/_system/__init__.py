@@ -1,0 +1,1 @@
+"""Files, threads and compiled code: nothing of the subject."""

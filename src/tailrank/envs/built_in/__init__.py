@@ -1,0 +1,1 @@
+"""Environments of this package, each with a known answer."""

@@ -1,0 +1,1 @@
+"""Gymnasium: simulators, transition tables, checks, and our environments for others."""

@@ -1,0 +1,292 @@
+"""Any Gymnasium simulator as a `Simulator`: the entry is `open_simulator`.
+
+An episode is begun by `reset(seed=...)` and is over when the environment terminates or truncates it, or after H steps.
+Observations are encoded by `envs/gymnasium/spaces.py`, actions are numbered by `envs/gymnasium/actions.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.envs.gymnasium import tables
+from tailrank.envs.gymnasium._players import Copies, Player, Vector
+from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.spaces import Encoder
+from tailrank.envs.gymnasium.tables import foreign, load
+
+OWN_IDS = "tailrank/"
+
+
+class GymSimulator:
+    """A Gymnasium environment as a simulator of H steps, up to `width` episodes side by side.
+
+    encoder, actions: how observations and actions are numbered. notes: one line for each thing that was assumed.
+    """
+
+    def __init__(
+        self, player: Player, name: str, horizon: int, encoder: Encoder, actions: Actions, notes: Sequence[str] = ()
+    ) -> None:
+        self._player, self._name, self._horizon = player, name, checks.whole(horizon, "horizon")
+        self.encoder, self.actions, self.notes = encoder, actions, tuple(notes)
+        self._h = 0
+        self._over = np.ones(0, dtype=bool)
+        self._features = np.zeros((0, encoder.n_features))
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """The id of the environment, or the name of its class."""
+        return self._name
+
+    @property
+    def horizon(self) -> int:
+        """H: no episode is longer."""
+        return self._horizon
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.actions.n
+
+    @property
+    def n_features(self) -> int:
+        """m, the length of an encoded observation."""
+        return self.encoder.n_features
+
+    @property
+    def width(self) -> int:
+        """How many episodes `reset` can begin at once."""
+        return self._player.width
+
+    def reset(self, seeds: np.ndarray) -> np.ndarray:
+        """Begin an episode for each seed [n], n at most `width`; the features of the first observations, [n, m]."""
+        given = np.asarray(seeds)
+        if self._closed:
+            raise InputError(f"{self._name}: is closed")
+        if given.ndim != 1 or not 1 <= given.size <= self.width or given.dtype.kind not in "iu" or given.min() < 0:
+            raise InputError(f"seeds = {given!r:.60}: must be 1..{self.width} whole numbers of at least 0")
+        self._over = np.ones(0, dtype=bool)
+        self._features = self._player.begin([int(seed) for seed in given])
+        self._h, self._over = 0, np.zeros(given.size, dtype=bool)
+        return self._features.copy()
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards [n] (undiscounted), features [n, m] and whether each episode is over, [n] of bool.
+
+        An episode that was over before pays 0, keeps its features and stays over; its action is ignored.
+        """
+        played = np.asarray(actions)
+        n = self._over.size
+        if n == 0:
+            raise InputError(f"{self._name}: step needs episodes, begin them with reset")
+        if played.shape != (n,) or played.dtype.kind not in "iu":
+            raise InputError(f"actions: must be {n} whole numbers, found {played.dtype} of shape {played.shape}")
+        rewards = np.zeros(n)
+        rows = np.flatnonzero(~self._over)
+        if rows.size:
+            chosen = played[rows]
+            if chosen.min() < 0 or chosen.max() >= self.n_actions:
+                bad = chosen[(chosen < 0) | (chosen >= self.n_actions)][0]
+                raise InputError(f"action = {bad}: must lie in 0..{self.n_actions - 1} ({self._name})")
+            rewards[rows], self._features[rows], ended = self._player.advance(rows, chosen, self._h)
+            self._h += 1
+            self._over[rows] = ended | (self._h >= self._horizon)
+        return rewards, self._features.copy(), self._over.copy()
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps to play in this environment again: plain data."""
+        return {
+            "environment": self._name,
+            "horizon": self._horizon,
+            "encoder": self.encoder.to_json(),
+            "actions": self.actions.to_json(),
+        }
+
+    def close(self) -> None:
+        """Close the environments that were made here; one that was handed in stays open."""
+        if not self._closed:
+            self._closed, self._over = True, np.ones(0, dtype=bool)
+            self._player.close()
+
+    def __enter__(self) -> GymSimulator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_simulator(
+    source: Any,
+    *,
+    horizon: int | None = None,
+    width: int | None = None,
+    imports: Sequence[str] = (),
+    levels: int | Sequence[int] | None = None,
+    **settings: Any,
+) -> GymSimulator:
+    """The simulator of a Gymnasium environment.
+
+    source: an id (`CartPole-v1`, `module:Id-v0`), a function or class that makes an environment, an environment, or a
+    vector environment. horizon: H (default: the environment's own limit). width: copies to make of an id or a function
+    (default 1). imports: packages that register environments. levels: values in every dimension of Box actions.
+    settings: keyword arguments of the environment; one called like an option here goes through `simulator_with`.
+    """
+    return simulator_with(source, settings, horizon=horizon, width=width, imports=imports, levels=levels)
+
+
+def simulator_with(
+    source: Any,
+    settings: Mapping[str, Any],
+    *,
+    horizon: int | None = None,
+    width: int | None = None,
+    imports: Sequence[str] = (),
+    levels: int | Sequence[int] | None = None,
+) -> GymSimulator:
+    """`open_simulator` with the settings of the environment in a mapping."""
+    make = maker(source, settings, imports)
+    copies = None if width is None else checks.whole(width, "width")
+    first = source if make is None else make()
+    name = name_of(first, source)
+    opened = [] if make is None else [first]
+    try:
+        vector = is_vector(first)
+        own = int(first.num_envs) if vector else 1
+        if (make is None or vector) and copies not in (None, own):
+            raise InputError(f"width = {width}: {name} was given as it is, it plays {own} at once; give its id instead")
+        space, moves = spaces_of(first)
+        encoder, actions = Encoder.of(space), Actions.of(moves, levels)
+        limit = limit_of(first)
+        if horizon is None and limit is None:
+            raise InputError(f"horizon: {name} has no limit on the steps of an episode; give --horizon")
+        notes = _notes(moves, actions, horizon, limit)
+        steps = checks.whole(limit if horizon is None else horizon, "horizon")
+        if vector:
+            return GymSimulator(
+                Vector(first, name, encoder, actions, make is not None), name, steps, encoder, actions, notes
+            )
+        envs = [first]
+        while make is not None and len(envs) < (copies or 1):
+            envs.append(make())
+            opened.append(envs[-1])
+            _same_spaces(envs[-1], encoder, actions, levels, name)
+        return GymSimulator(
+            Copies(envs, name, encoder, actions, make is not None), name, steps, encoder, actions, notes
+        )
+    except InputError:
+        for env in opened:
+            with contextlib.suppress(InputError), foreign(f"{name}, close"):
+                env.close()
+        raise
+
+
+def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ()) -> Callable[[], Any] | None:
+    """A function that makes the environment of `source`, or None if `source` is one itself."""
+    import gymnasium
+
+    load(imports)
+    if isinstance(source, str):
+        return lambda: _made(source, settings)
+    if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
+        if settings:
+            raise InputError(f"{', '.join(settings)}: settings belong to an id or a function, not to an environment")
+        return None
+    if not callable(source):
+        raise InputError(
+            f"environment = {source!r:.60}: must be an id, a function that makes an environment, or an environment"
+        )
+    return lambda: _built(source, settings)
+
+
+def _made(name: str, settings: Mapping[str, Any]) -> Any:
+    module, _, env_id = name.rpartition(":")
+    load([module] if module else ["tailrank.envs.gymnasium.registered"] if env_id.startswith(OWN_IDS) else [])
+    return tables.make(env_id, settings)
+
+
+def _built(source: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
+    import gymnasium
+
+    name = getattr(source, "__name__", type(source).__name__)
+    with foreign(name):
+        env = source(**settings)
+    if not isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        raise InputError(f"{name}: made {env!r:.60}, must make a gymnasium.Env")
+    return env
+
+
+def is_vector(env: Any) -> bool:
+    """Whether it is a vector environment."""
+    import gymnasium
+
+    return isinstance(env, gymnasium.vector.VectorEnv)
+
+
+def spaces_of(env: Any) -> tuple[Any, Any]:
+    """The observation and the action space of one episode."""
+    if is_vector(env):
+        return env.single_observation_space, env.single_action_space
+    return env.observation_space, env.action_space
+
+
+def name_of(env: Any, source: Any) -> str:
+    """What to call it: the id, else the class."""
+    if isinstance(source, str):
+        return source.rpartition(":")[2]
+    found = getattr(getattr(env, "spec", None), "id", None)
+    base = getattr(env, "unwrapped", env)
+    if found is None and is_vector(env) and getattr(base, "envs", None):
+        return name_of(base.envs[0], None)
+    return str(found or type(base).__name__)
+
+
+def limit_of(env: Any) -> int | None:
+    """The most steps of an episode that the environment states, if it does."""
+    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    if limit is None and is_vector(env):
+        return _limit_of_parts(env.unwrapped)
+    if limit is None and not is_vector(env):
+        # A time limit around an environment that is not registered.
+        with contextlib.suppress(AttributeError):
+            limit = env.get_wrapper_attr("_max_episode_steps")
+    return None if limit is None else int(limit)
+
+
+def _limit_of_parts(env: Any) -> int | None:
+    if getattr(env, "envs", None):
+        return limit_of(env.envs[0])
+    if getattr(env, "env_fns", None):
+        # Parts in other processes are not asked: a question that fails ends the process.
+        with foreign("a part of the vector environment"):
+            part = env.env_fns[0]()
+        limit = limit_of(part)
+        with foreign("a part of the vector environment"):
+            part.close()
+        return limit
+    return None
+
+
+def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Sequence[int] | None, name: str) -> None:
+    space, moves = spaces_of(env)
+    if Encoder.of(space) != encoder or Actions.of(moves, levels) != actions:
+        raise InputError(f"{name}: copies have different spaces ({space!s:.60}); give width = 1 or fix its settings")
+
+
+def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None) -> list[str]:
+    notes = []
+    if horizon is None:
+        notes.append(f"horizon {limit}, the environment's own limit (change with --horizon)")
+    elif limit is not None and checks.whole(horizon, "horizon") > limit:
+        notes.append(f"horizon {horizon} is beyond the environment's own limit of {limit} steps, which ends episodes")
+    if type(moves).__name__ == "Box":
+        notes.append(f"actions: {actions.n} points of {moves} (change with --levels)")
+    return notes

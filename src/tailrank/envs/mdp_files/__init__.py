@@ -1,0 +1,1 @@
+"""Finite MDPs from and to files."""

@@ -1,0 +1,1 @@
+"""Playing episodes: keyed random numbers and the one rollout."""

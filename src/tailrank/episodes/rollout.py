@@ -1,0 +1,260 @@
+"""The one rollout: play a policy in a finite MDP or an environment for learners (all episodes at once), in a
+Gymnasium environment (one by one), or in a simulator that is only known by its observations (in batches).
+
+Episodes end after H steps or when the environment ends them; what is not played stays -1 or zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.envs.protocols import CountableEnv, Simulator
+from tailrank.models.mdp import FiniteMDP
+from tailrank.policies.tables import Policy, check_fits, horizon_of
+
+if TYPE_CHECKING:
+    import gymnasium
+
+MOST = 1e30
+"""Largest number that a simulator may give: sums of such rewards are finite, and features are kept as float32."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """n played episodes: states [n, H + 1], actions [n, H], rewards [n, H] (undiscounted), returns [n]."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    returns: np.ndarray
+
+
+@dataclass(frozen=True)
+class Observed:
+    """n episodes in a simulator: actions [n, H] (-1 where none was played), rewards [n, H] (undiscounted),
+    returns [n] (discounted), lengths [n], seeds [n], and features [n, H + 1, m] if they were kept (the last ones stay).
+    """
+
+    actions: np.ndarray
+    rewards: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    seeds: np.ndarray
+    features: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A policy on groups as a policy on states; group [H] of [S] says which group a state belongs to."""
+
+    policy: Policy
+    group: tuple[np.ndarray, ...]
+
+    def start(self, n: int) -> np.ndarray:
+        """Memory of n fresh episodes."""
+        return self.policy.start(n)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions at step h."""
+        return self.policy.act(h, self.group[h][states], memory)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """Memory after the rewards of step h."""
+        after = self.group[min(h + 1, len(self.group) - 1)]
+        return self.policy.update(h, self.group[h][states], actions, rewards, after[next_states], memory)
+
+
+def play(
+    policy: Policy,
+    env: FiniteMDP | CountableEnv | gymnasium.Env[Any, Any],
+    episodes: int,
+    *,
+    rng: np.random.Generator,
+    horizon: int | None = None,
+    discount: float | None = None,
+) -> Episodes:
+    """`episodes` episodes of `policy` in `env`.
+
+    horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
+    simulator see `play_simulator`.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> mdp = FiniteMDP.from_rows([0, 0], [0, 1], [0, 0], [1, 1], [1, 2], horizon=3)
+    >>> play(solve(mdp, tau=0.1).policy, mdp, 2, rng=np.random.default_rng(0)).returns.tolist()
+    [6.0, 6.0]
+    """
+    n = checks.whole(episodes, "episodes")
+    if isinstance(env, FiniteMDP):
+        return _in_mdp(policy, env, n, rng)
+    if hasattr(env, "truth"):
+        return _in_episodic(policy, env, n, rng)
+    spec = getattr(env, "spec", None)
+    steps = horizon if horizon is not None else getattr(spec, "max_episode_steps", None)
+    if steps is None:
+        raise InputError("horizon: the environment states no step limit; give one")
+    gamma = checks.discount_factor(1.0 if discount is None else discount)
+    return _in_gymnasium(policy, env, n, checks.whole(steps, "horizon"), gamma, rng)
+
+
+def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) -> Episodes:
+    H = mdp.horizon
+    check_fits(policy, H, mdp.n_states, mdp.n_actions)
+    states = np.empty((H + 1, n), dtype=np.int64)  # a step is a row here: it is written as a whole
+    actions, rewards = np.empty((H, n), dtype=np.int64), np.empty((H, n))
+    states[0] = rng.choice(mdp.n_states, size=n, p=mdp.start)
+    memory = policy.start(n)
+    for h in range(H):
+        ptr, next_state, _, reward = mdp.rows(h)
+        actions[h] = policy.act(h, states[h], memory)
+        if not 0 <= int(actions[h].min()) <= int(actions[h].max()) < mdp.n_actions:
+            raise InputError(f"step {h}: the policy plays an action that is not in 0..{mdp.n_actions - 1}")
+        pair = states[h] * mdp.n_actions + actions[h]
+        bad = np.flatnonzero(ptr[pair] == ptr[pair + 1])
+        if bad.size:
+            raise InputError(
+                f"step {h}: the policy plays action {actions[h, bad[0]]} in state "
+                f"{mdp.labels[states[h, bad[0]]]}, where it is not available"
+            )
+        row = mdp.draw_rows(h, pair, rng)
+        rewards[h], states[h + 1] = reward[row], next_state[row]
+        memory = policy.update(h, states[h], actions[h], rewards[h], states[h + 1], memory)
+    returns = mdp.discount ** np.arange(H) @ rewards
+    return Episodes(states.T, actions.T, rewards.T, returns)
+
+
+def _in_episodic(policy: Policy, env: CountableEnv, n: int, rng: np.random.Generator) -> Episodes:
+    H = env.horizon
+    if isinstance(policy, Decoded):
+        check_fits(policy.policy, H, max(int(group.max()) for group in policy.group) + 1, env.n_actions)
+    else:
+        check_fits(policy, H, env.n_states, env.n_actions)
+    states = np.empty((n, H + 1), dtype=np.int64)
+    actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
+    states[:, 0] = env.reset(n, rng)
+    memory = policy.start(n)
+    for h in range(H):
+        actions[:, h] = policy.act(h, states[:, h], memory)
+        rewards[:, h], states[:, h + 1] = env.step(h, states[:, h], actions[:, h], rng)
+        memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
+    return Episodes(states, actions, rewards, rewards @ env.truth.discount ** np.arange(H))
+
+
+def play_simulator(
+    policy: Policy, simulator: Simulator, seeds: np.ndarray, *, discount: float = 1.0, keep_features: bool = False
+) -> Observed:
+    """One episode of `policy` for each seed [n], in batches of the simulator's width.
+
+    The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
+    long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
+
+    >>> from tailrank import make_simulator
+    >>> from tailrank.policies.tables import UniformPolicy
+    >>> lock = make_simulator("rich-lock", horizon=3, n_actions=4)
+    >>> play_simulator(UniformPolicy(4, 3, np.random.default_rng(0)), lock, np.arange(1, 9, 2)).returns.shape
+    (4,)
+    """
+    seeds = np.asarray(seeds)
+    if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":
+        raise InputError(f"seeds: must be a non-empty list of whole numbers, found {seeds!r:.60}")
+    gamma = checks.discount_factor(discount)
+    steps, features = horizon_of(policy), getattr(policy, "n_features", None)
+    if features not in (None, simulator.n_features) or (steps is not None and steps < simulator.horizon):
+        raise InputError(
+            f"policy: is for {features} features and {steps} steps, {simulator.name} has {simulator.n_features} and "
+            f"{simulator.horizon}"
+        )
+    width = checks.whole(simulator.width, f"width of {simulator.name}")
+    batches = [_batch(policy, simulator, seeds[i : i + width], keep_features) for i in range(0, seeds.size, width)]
+    actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
+    features = np.concatenate([b[3] for b in batches]) if keep_features else None
+    return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, seeds, features)
+
+
+def _batch(
+    policy: Policy, simulator: Simulator, seeds: np.ndarray, keep: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Actions, rewards, lengths and features (empty unless kept) of at most `width` episodes."""
+    n, H = seeds.size, simulator.horizon
+    actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
+    lengths, over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+    seen = _features(simulator, simulator.reset(seeds), seeds, "reset")
+    kept = np.empty((n, H + 1, seen.shape[1]) if keep else (n, 0, 0), dtype=seen.dtype)
+    if keep:
+        kept[:, 0] = seen
+    memory = policy.start(n)
+    for h in range(H):
+        chosen = np.asarray(policy.act(h, seen, memory), dtype=np.int64)
+        reward, after, ended = simulator.step(chosen)
+        reward = np.where(over, 0.0, reward)
+        after = np.where(over[:, None], seen, _features(simulator, after, seeds, f"step {h}"))
+        bad = np.flatnonzero(~(np.abs(reward) <= MOST))
+        if bad.size:
+            where = f"{simulator.name}, seed {seeds[bad[0]]}, step {h}"
+            raise InputError(f"{where}: reward = {reward[bad[0]]:g}, must be finite and at most {MOST:g}")
+        actions[:, h], rewards[:, h] = np.where(over, -1, chosen), reward
+        lengths += ~over
+        over = over | ended
+        if keep:
+            kept[:, h + 1 : None if over.all() else h + 2] = after[:, None]
+        if over.all():
+            break
+        memory = policy.update(h, seen, chosen, reward, after, memory)
+        seen = after
+    return actions, rewards, lengths, kept
+
+
+def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: str) -> np.ndarray:
+    if np.shape(found) != (seeds.size, simulator.n_features):
+        wanted = [seeds.size, simulator.n_features]
+        raise InputError(f"{simulator.name}: features must have shape {wanted}, found {list(np.shape(found))}")
+    # A copy: a simulator may write its next observations into the same array.
+    features = np.array(found)
+    fits = np.abs(features) <= MOST
+    if not fits.all():
+        i, j = np.argwhere(~fits)[0]
+        where = f"{simulator.name}, seed {seeds[i]}, {step}"
+        raise InputError(f"{where}: feature {j} = {features[i, j]:g}, must be finite and at most {MOST:g}")
+    return features
+
+
+def _in_gymnasium(
+    policy: Policy, env: gymnasium.Env[Any, Any], n: int, H: int, discount: float, rng: np.random.Generator
+) -> Episodes:
+    states = np.full((n, H + 1), -1, dtype=np.int64)
+    actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
+    for episode, seed in enumerate(rng.integers(0, 2**31, size=n)):
+        observation, _ = env.reset(seed=int(seed))
+        memory = policy.start(1)
+        states[episode, 0] = _state(observation, episode, 0)
+        for h in range(H):
+            here = states[episode, h : h + 1]
+            action = policy.act(h, here, memory)
+            observation, reward, terminated, truncated, _ = env.step(int(action[0]))
+            rewards[episode, h] = checks.number(reward, f"reward of episode {episode}, step {h}")
+            actions[episode, h], states[episode, h + 1] = action[0], _state(observation, episode, h + 1)
+            if terminated or truncated:
+                break
+            memory = policy.update(h, here, action, rewards[episode, [h]], states[episode, [h + 1]], memory)
+    return Episodes(states, actions, rewards, rewards @ discount ** np.arange(H))
+
+
+def _state(observation: object, episode: int, step: int) -> int:
+    if isinstance(observation, int | np.integer):
+        return int(observation)
+    raise InputError(
+        f"observation of episode {episode}, step {step} is {type(observation).__name__}: a policy for a finite MDP "
+        "plays in environments whose observations are state numbers (a Discrete space)"
+    )

@@ -1,1 +1,0 @@
-"""Learners: from episodes to a policy."""

@@ -1,0 +1,1 @@
+"""From episodes to a policy: ELA, ELLA and the rivals."""

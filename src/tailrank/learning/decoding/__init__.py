@@ -1,0 +1,1 @@
+"""Finding latent states behind observations."""

@@ -1,0 +1,40 @@
+"""ELA with a Bernstein-type bonus: the paper's open question, tried.
+
+Algorithm 1 pays alpha ||phi|| with alpha proportional to H, the largest value there can be, and from that its regret
+has a factor 1 / tau. For tables, CVaR-UCBVI does better with the variance of the value in place of its range, because
+under the right budget the shortfall is zero but in the worst tau-fraction. The same bonus here, with the elliptical
+norm of the learned features in place of 1 / sqrt(N):
+
+    x = c_a^2 (A + d^2) L ||phi_h(s, a)||^2_{Sigma_h^{-1}}           (so that alpha ||phi|| = H sqrt(x))
+    b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R       (`planners.optimistic`)
+
+Nothing is proved about it: the variance is that of the learned model, and the one-step-back argument that lets
+Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all steps but the last carry a bonus.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tailrank.learning.ela.bonus import elliptical_norms
+from tailrank.learning.ela.ela import ELA
+from tailrank.learning.ela.parts import Oracles
+from tailrank.learning.schedule import PRACTICAL, Schedule
+from tailrank.models.problem import PlanningProblem
+from tailrank.planning.latent.optimistic import plan_bernstein
+
+
+def elliptical_squares(problem: PlanningProblem, schedule: Schedule) -> list[np.ndarray]:
+    """x of every pair, [H] of [G, A]; zero at the last step."""
+    H, A, d = problem.horizon, problem.n_actions, problem.dimension
+    k, log_class = problem.rounds, problem.log_class
+    weight = schedule.alpha_scale**2 * (A + d * d) * schedule.confidence(k, H, log_class)
+    norms = elliptical_norms(problem.model, problem.visits, schedule.lam(k, H, d, log_class))
+    return [*(weight * norm**2 for norm in norms), np.zeros(problem.law_of[-1].shape)]
+
+
+def ela_bernstein(tau: float, oracle: Oracles, schedule: Schedule = PRACTICAL, **parts: Any) -> ELA:
+    """The learner; `schedule.alpha_scale` is c_a."""
+    return ELA(tau, oracle, schedule, plan_bernstein, bonus=elliptical_squares, **parts)

@@ -1,0 +1,44 @@
+"""ELLA (Algorithm 3): ELA whose planner is CVaR-LSVI (Algorithm 2), for every starting budget.
+
+The learned model is used only through its features and its samples. The plan that comes back is written out
+on the groups that can occur, so that it is played, stored and evaluated like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank.learning.ela.parts import Planner
+from tailrank.models.problem import PlanningProblem
+from tailrank.planning.exact.induction import action_type
+from tailrank.planning.latent.planner import LatentPlan
+from tailrank.planning.lsvi.algorithm2 import CvarLsvi, GroupModel
+
+
+def lsvi_planner(
+    *,
+    iterations: int = 60,
+    evaluations: int = 100,
+    beta: float = 0.1,
+    variant: str = "factored",
+    clip: str = "corrected",
+) -> Planner:
+    """CVaR-LSVI as ELA's planner: T1 `iterations`, T2 `evaluations`, beta on the scale where a step pays at most 1."""
+
+    def plan(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+        model, rewards = problem.model, problem.rewards
+        top, C = rewards.top, rewards.n_budgets
+        simulated = GroupModel(model, problem.law_of, rewards.laws, [b * top for b in bonus], problem.start)
+        algorithm = CvarLsvi(iterations, evaluations, beta * top, variant=variant, clip=clip)
+        found = algorithm.plan(simulated, tau=problem.tau, rng=rng)
+        kind = action_type(problem.n_actions)
+        actions = []
+        for h in range(model.horizon):
+            G = model.groups(h)
+            groups, budgets = np.repeat(np.arange(G), C), np.tile(np.arange(C), G)
+            actions.append(found.policy.act(h, groups, budgets).reshape(G, C).astype(kind))
+        curve = np.zeros(C)
+        curve[found.budgets] = found.values
+        return LatentPlan(tuple(actions), found.budget, float(found.objective.max()), curve)
+
+    return plan

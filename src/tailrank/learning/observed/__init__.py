@@ -1,0 +1,1 @@
+"""ELA where only observations are seen."""

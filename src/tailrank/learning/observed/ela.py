@@ -1,0 +1,300 @@
+"""ELA on observations: the loop of Algorithm 1 where states are never seen, only what they look like.
+
+Every iteration k
+- plays one whole episode (or a few) with the last plan, and learns from all of it              lines 5-10
+- fits the decoder when the data has grown by a fixed share, else only adds to the tables       line 11
+- adds the bonus alpha^k ||phi_h||_{Sigma_h^{-1}} with phi_h(z, a) = P_h(. | z, a), capped      lines 12-13
+- plans for every starting budget on the observed support and keeps the best                    lines 15-16
+
+phi of a pair that was never tried is flat, so it points to latents that were never met: the bonus is large
+exactly until the step is known. Where the next latent does not matter (the last step, or `bonus="visits"`, for
+rewards that must be explored as well) the bonus counts visits of the pair itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.checks import InputError
+from tailrank.envs.protocols import Simulator
+from tailrank.episodes.replay import Replay
+from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
+from tailrank.learning.decoding.smoothing import smoothed
+from tailrank.learning.ela.bonus import norms
+from tailrank.learning.observed.reward_grid import RewardGrid
+from tailrank.learning.observed.state import ObservedState, policy_of
+from tailrank.learning.schedule import PRACTICAL, Schedule
+from tailrank.models.latent_counts import LatentCounts
+from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
+from tailrank.policies.decoders.base import posterior
+from tailrank.policies.observed import ObservationPolicy, ObservedPlan
+from tailrank.policies.tables import UniformPolicy
+from tailrank.risk.law import cvar
+
+WATCHFUL = 0.1
+"""Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
+holds calls it known, and a lure would end exploration there."""
+GROWTH = 1.15
+"""The decoder is fitted again when there are this many times as many episodes as at the last fit."""
+
+CAUTION = 3.0
+"""-log 0.05: outcomes with a probability of 3 / n are missed in n tries one time in twenty."""
+OUTPUTS = ((0.0, 0.0), (1.0, 0.0), (5.0, 0.0), (0.0, 0.03), (0.0, 0.3))
+"""Prior and caution of the plans (`planning/observed/planner.py`) among which fresh episodes choose. Both help
+where data is scarce, and cost where every step must succeed."""
+
+
+@dataclass(frozen=True)
+class ObservedInfo:
+    """What happened in an iteration; units are those of rewards."""
+
+    returns: np.ndarray
+    objective: float
+    bonus_mean: float
+    saturated: float
+    held_out: float
+    latents: int
+    refitted: bool
+    support_error: float
+
+
+@dataclass(frozen=True)
+class Output:
+    """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
+
+    policy: ObservationPolicy
+    prior: float
+    caution: float
+    scores: tuple[float, ...] = ()
+    episodes: int = 0
+
+
+@dataclass(frozen=True)
+class ObservedELA:
+    """The learner.
+
+    pilot: uniformly random episodes before the first plan; the pilot goes on, up to `longest_pilot`, until the
+    decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
+    that were played, if that is more (cheap simulators need many episodes, not many plans).
+    reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
+    planner: `plan_observed` is exact; `planners.lsvi_latent.LatentLsvi` makes it ELLA.
+    """
+
+    tau: float
+    oracle: Discriminative = Discriminative()  # noqa: RUF009 (frozen)
+    schedule: Schedule = PRACTICAL
+    bonus: str = "elliptical"
+    pilot: int = 20
+    longest_pilot: int = 400
+    batch: int = 1
+    growth: float = 0.0
+    reward_range: tuple[float, float] | None = None
+    levels: int = 20
+    planner: ObservedPlanner = plan_observed
+
+    def __post_init__(self) -> None:
+        checks.tail_level(self.tau)
+        checks.one_of(self.bonus, "bonus", ("elliptical", "visits"))
+        for name in ("pilot", "longest_pilot", "batch", "levels"):
+            checks.whole(getattr(self, name), name)
+        checks.inside(self.growth, "growth", "[0, 1]")
+
+    def init(self, simulator: Simulator, streams: Streams) -> ObservedState:
+        """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
+        seeds = streams.train_seeds(0, self.longest_pilot)
+        parts: list[Observed] = []
+        state, n = None, 0
+        while state is None or (n < seeds.size and self._blind(state, streams)):
+            uniform = UniformPolicy(simulator.n_actions, simulator.horizon, streams.environment(0, n))
+            parts.append(play_simulator(uniform, simulator, seeds[n : n + self.pilot], keep_features=True))
+            rewards, lengths = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rewards", "lengths"))
+            grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
+            replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
+            for played in parts:
+                _remember(replay, grid, played, simulator.name)
+            state = self._fit(replay, grid, simulator, streams, 0, None)
+        return state
+
+    def _blind(self, state: ObservedState, streams: Streams) -> bool:
+        """Whether the decoder sees nothing that actions change: a plan could not explore then."""
+        if state.replay.horizon == 1:  # nothing follows
+            return False
+        found = moves(state.replay, state.fitted.labels, state.counts.n_latents, self.oracle.shared)
+        return not depends_on_actions(found, streams.oracle(0, state.replay.n))
+
+    def step(self, state: ObservedState, simulator: Simulator, streams: Streams) -> tuple[ObservedState, ObservedInfo]:
+        """One iteration."""
+        k = state.k + 1
+        seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
+        played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
+        before = state.replay.n
+        _remember(state.replay, state.grid, played, simulator.name)
+        refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
+        if refit:  # line 11
+            state = self._fit(state.replay, state.grid, simulator, streams, k, state)
+        else:
+            state = self._grow(state, before, k)
+        plan, info = self._plan(state, simulator, played)
+        return replace(state, policy=replace(state.policy, plan=plan)), replace(info, refitted=refit)
+
+    def greedy(
+        self, state: ObservedState, simulator: Simulator, prior: float = 0.0, caution: float = 0.0
+    ) -> ObservationPolicy:
+        """The policy that the model believes to be best, without bonus."""
+        counts = state.counts
+        bonus = np.zeros((counts.steps, counts.n_latents, counts.n_actions))
+        return replace(state.policy, plan=self._planned(state, simulator.horizon, bonus, prior, caution))
+
+    def output(self, state: ObservedState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
+        """Of the plans without bonus the one with the highest CVaR in so many more training episodes, the same for all.
+
+        0 episodes: the plan that the model believes to be best.
+        """
+        if episodes == 0:
+            return Output(self.greedy(state, simulator), *OUTPUTS[0])
+        seeds = streams.train_seeds(state.k + 1, episodes)
+        ways = [how for how in OUTPUTS if how[1] == 0.0 or self.planner is plan_observed]  # others know no caution
+        policies = [self.greedy(state, simulator, *how) for how in ways]
+        scores = [cvar(play_simulator(policy, simulator, seeds).returns, self.tau) for policy in policies]
+        best = int(np.argmax(scores))
+        return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
+
+    def promise(self, state: ObservedState, simulator: Simulator, caution: float = 0.0) -> float:
+        """The CVaR that the model promises of its greedy plan; with caution, what is left of it at worst."""
+        return state.grid.value(self.greedy(state, simulator, caution=caution).plan.objective, simulator.horizon)
+
+    def cautious_promise(self, state: ObservedState, simulator: Simulator) -> float:
+        """The CVaR that is still promised when what was not seen in n tries may have the probability 3 / n."""
+        return self.promise(state, simulator, CAUTION if self.planner is plan_observed else 0.0)
+
+    def promise_error(
+        self, state: ObservedState, simulator: Simulator, rng: np.random.Generator, draws: int = 20
+    ) -> float:
+        """Standard error of the promise: how it scatters when each count is weighted at random (Bayesian bootstrap)."""
+        found = []
+        for _ in range(draws):
+            counts = state.counts.copy()
+            counts.counts = rng.standard_gamma(counts.counts)
+            found.append(self.promise(replace(state, counts=counts), simulator))
+        return float(np.std(found))
+
+    def resumed(self, state: ObservedState, simulator: Simulator) -> ObservedState:
+        """A state from a checkpoint, with its plan, which follows from it."""
+        plan, _ = self._plan(state, simulator, None)
+        return replace(state, policy=replace(state.policy, plan=plan))
+
+    def _fit(
+        self,
+        replay: Replay,
+        grid: RewardGrid,
+        simulator: Simulator,
+        streams: Streams,
+        k: int,
+        last: ObservedState | None,
+    ) -> ObservedState:
+        warm = None if last is None else last.fitted.decoder
+        fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
+        decoder, shared = fitted.decoder, self.oracle.shared
+        K = decoder.n_latents
+        counts = LatentCounts(1 if shared else replay.horizon, K, simulator.n_actions, grid.top)
+        support = supports(decoder, replay, streams.planner(k))
+        labels = fitted.labels
+        if not shared and any(s is not None for s in support):
+            labels = smoothed(decoder, replay, simulator.n_actions, grid.top, shared)
+        m = moves(replay, labels, K, shared)
+        counts.add(m.h, m.z, m.a, m.after, m.units)
+        policy = policy_of(decoder, counts, grid, replay.horizon, support)
+        state = ObservedState(k, replay, grid, fitted, counts, support, policy, replay.n, grid.usual(replay))
+        return self.resumed(state, simulator) if last is None else state
+
+    def _grow(self, state: ObservedState, before: int, k: int) -> ObservedState:
+        """Add the new episodes to the tables, with new latents for what fits none."""
+        replay, decoder = state.replay, state.fitted.decoder
+        find = getattr(decoder, "with_novel", None)
+        if find is not None:
+            for h in range(replay.horizon):
+                alive = before + np.flatnonzero(replay.lengths[before:] > h)
+                if alive.size:
+                    decoder = find(h, replay.features[alive, h])
+                    find = decoder.with_novel
+        labels = label(decoder, replay, before)
+        m = moves(replay, labels, decoder.n_latents, self.oracle.shared, before, known=state.counts)
+        state.counts.add(m.h, m.z, m.a, m.after, m.units)
+        policy = policy_of(decoder, state.counts, state.grid, replay.horizon, state.support)
+        return replace(state, k=k, fitted=replace(state.fitted, decoder=decoder), policy=policy)
+
+    def _plan(
+        self, state: ObservedState, simulator: Simulator, played: Observed | None
+    ) -> tuple[ObservedPlan, ObservedInfo]:
+        H, A, counts = simulator.horizon, simulator.n_actions, state.counts
+        d, n = counts.n_latents, max(state.k, 1)
+        alpha, lam = self.schedule.alpha(n, H, A, d, 0.0), self.schedule.lam(n, H, d, 0.0)
+        cap = self.schedule.cap_for(H)
+        visits = counts.visits()
+        bonus = np.minimum(alpha / np.sqrt(visits + lam), cap)
+        if self.bonus == "elliptical" and H > 1:
+            last = H - 1 if counts.steps == H else 1
+            norms = alpha * _norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
+            bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
+        plan = self._planned(state, H, bonus * state.grid.top)  # lines 15-16
+        present = _present(state.policy.base)
+        here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
+        returns = np.zeros(0) if played is None else played.returns
+        return plan, ObservedInfo(
+            returns,
+            state.grid.value(plan.objective, H),
+            float(here.mean()),
+            float((here >= cap).mean()),
+            state.fitted.held_out,
+            int(present.sum()),
+            False,
+            plan.support_error * state.grid.unit,
+        )
+
+    def _planned(
+        self, state: ObservedState, H: int, bonus: np.ndarray, prior: float = 0.0, caution: float = 0.0
+    ) -> ObservedPlan:
+        first = state.replay.features[:, 0]
+        start = posterior(state.fitted.decoder, 0, first[-200:])
+        present = np.broadcast_to(_present(state.policy.base), (H, state.counts.n_latents))
+        return self.planner(
+            state.counts,
+            H,
+            bonus,
+            present,
+            start,
+            self.tau,
+            zero=state.grid.zero,
+            usual=state.usual,
+            prior=prior,
+            caution=caution,
+            support=state.support,
+        )
+
+
+def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
+    if played.features is None:
+        raise InputError("features: were not kept")
+    replay.add(
+        played.features[:, :-1],
+        np.maximum(played.actions, 0),
+        grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
+        played.lengths,
+    )
+
+
+def _present(base: np.ndarray) -> np.ndarray:
+    return base > 0
+
+
+def _norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarray:
+    """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
+    steps, K, A, d = transitions.shape
+    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d)
+    found = [norms(one.reshape(-1, d), seen.ravel(), lam) for one, seen in zip(phi, visits, strict=True)]
+    return np.stack(found).reshape(steps, K, A)

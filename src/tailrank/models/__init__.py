@@ -1,0 +1,1 @@
+"""MDPs, budget grids, low-rank steps and counts, as plain arrays."""

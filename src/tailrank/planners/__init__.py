@@ -1,1 +1,0 @@
-"""Planners: from a known model to a policy."""

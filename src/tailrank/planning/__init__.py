@@ -1,0 +1,1 @@
+"""From a model to a policy, and what that policy earns."""

@@ -1,0 +1,130 @@
+"""What every induction does innermost: weighted sums of rows, and the lowest of several.
+
+Indices without a sign need no wrap-around test, so the loops are vectorised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank._system.jit import compiled
+
+BLOCK = 512
+"""Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
+
+
+@compiled
+def add_rows(q, n, at, weight, m, v):
+    """q[i] += sum over r < m of weight[r] * v[at[r] + i], i < n: eight rows at a time, then four, then one."""
+    r = 0
+    while r + 8 <= m:
+        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
+        p4, p5, p6, p7 = weight[r + 4], weight[r + 5], weight[r + 6], weight[r + 7]
+        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+        u4, u5, u6, u7 = np.uintp(at[r + 4]), np.uintp(at[r + 5]), np.uintp(at[r + 6]), np.uintp(at[r + 7])
+        for i in range(np.uintp(n)):
+            q[i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
+                (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
+            )
+        r += 8
+    while r + 4 <= m:
+        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
+        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+        for i in range(np.uintp(n)):
+            q[i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+        r += 4
+    while r < m:
+        p0, u0 = weight[r], np.uintp(at[r])
+        for i in range(np.uintp(n)):
+            q[i] += p0 * v[u0 + i]
+        r += 1
+
+
+@compiled
+def sum_rows(x, n, at, weight, m, v, to):
+    """x[to + i] = sum over r < m of weight[r] * v[at[r] + i], i < n, for any m: one loop for up to eight rows."""
+    p0, u0 = weight[0], np.uintp(at[0])
+    if m == 1:
+        for i in range(np.uintp(n)):
+            x[to + i] = p0 * v[u0 + i]
+        return
+    p1, u1 = weight[1], np.uintp(at[1])
+    if m == 2:
+        for i in range(np.uintp(n)):
+            x[to + i] = p0 * v[u0 + i] + p1 * v[u1 + i]
+        return
+    p2, u2 = weight[2], np.uintp(at[2])
+    if m == 3:
+        for i in range(np.uintp(n)):
+            x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + p2 * v[u2 + i]
+        return
+    p3, u3 = weight[3], np.uintp(at[3])
+    if m == 4:
+        for i in range(np.uintp(n)):
+            x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+        return
+    p4, u4 = weight[4], np.uintp(at[4])
+    if m == 5:
+        for i in range(np.uintp(n)):
+            first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+            x[to + i] = first + p4 * v[u4 + i]
+        return
+    p5, u5 = weight[5], np.uintp(at[5])
+    if m == 6:
+        for i in range(np.uintp(n)):
+            first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+            x[to + i] = first + (p4 * v[u4 + i] + p5 * v[u5 + i])
+        return
+    p6, u6 = weight[6], np.uintp(at[6])
+    # Seven are made up to eight by a row that counts for nothing.
+    p7, u7 = (weight[7], np.uintp(at[7])) if m > 7 else (0.0, u6)
+    for i in range(np.uintp(n)):
+        first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+        x[to + i] = first + ((p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i]))
+    if m > 8:
+        add_rows(x[to : to + n], n, at[8:m], weight[8:m], m - 8, v)
+
+
+@compiled
+def lowest(x, at, bonus, name, m, n, tie, best, chosen):
+    """Where in `best` and `chosen` (scratch, 2 BLOCK each) the least value of m actions and its name begin.
+
+    Action r has the values x[at[r] + i] - bonus[r], i < n; of those that differ by less than `tie`,
+    relative to their size, the first wins.
+    Four actions at a time, from one half of the scratch to the other: in place they would compile to masked
+    stores, which are slow.
+    """
+    for i in range(np.uintp(n)):
+        best[i] = np.inf
+        chosen[i] = name[0]
+    here, there = np.uintp(0), np.uintp(BLOCK)
+    r = 0
+    while r < m:
+        u0, b0, a0 = np.uintp(at[r]), bonus[r], name[r]
+        if r + 4 <= m:
+            u1, u2, u3 = np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+            b1, b2, b3 = bonus[r + 1], bonus[r + 2], bonus[r + 3]
+            a1, a2, a3 = name[r + 1], name[r + 2], name[r + 3]
+            for i in range(np.uintp(n)):
+                least, which = best[here + i], chosen[here + i]
+                q = x[u0 + i] - b0
+                which = a0 if q < least - tie * abs(least) else which
+                least = q if q < least else least
+                q = x[u1 + i] - b1
+                which = a1 if q < least - tie * abs(least) else which
+                least = q if q < least else least
+                q = x[u2 + i] - b2
+                which = a2 if q < least - tie * abs(least) else which
+                least = q if q < least else least
+                q = x[u3 + i] - b3
+                best[there + i] = q if q < least else least
+                chosen[there + i] = a3 if q < least - tie * abs(least) else which
+            r += 4
+        else:
+            for i in range(np.uintp(n)):
+                q, least = x[u0 + i] - b0, best[here + i]
+                best[there + i] = q if q < least else least
+                chosen[there + i] = a0 if q < least - tie * abs(least) else chosen[here + i]
+            r += 1
+        here, there = there, here
+    return here

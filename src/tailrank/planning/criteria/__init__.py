@@ -1,0 +1,1 @@
+"""Plans for other criteria than the static CVaR, for comparison."""

@@ -1,0 +1,1 @@
+"""The induction over budgets for a known finite MDP, exact or in a certified bracket."""

@@ -1,0 +1,146 @@
+"""The exact planner: one induction for every budget, hence for every tau.
+
+    CVaR*_tau = max_c { c - V(c) / tau },      V(c) = min over policies of E(c - R)^+
+
+V is not convex, so the maximum is found by looking at every budget, never by bisection. As a function of
+tau, tau CVaR*_tau = max_c { c tau - V(c) } is the conjugate of V: the whole frontier over tau is read off
+the lower convex hull of the points (c, V(c)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.checks import InputError, tail_level
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact import induction
+from tailrank.policies.tables import BudgetPolicy
+from tailrank.risk.law import best_budget
+
+SHORT = 1e-12
+"""A piece of the frontier that is shorter than this, relative to its tau, is rounding."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Budgets [C] as grid indices, in reward units, and the same less the grid's offset (which may be so large that
+    it swallows their differences); V(c) [C] in reward units."""
+
+    index: np.ndarray
+    budget: np.ndarray
+    above: np.ndarray
+    shortfall: np.ndarray
+
+    @classmethod
+    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray) -> Curve:
+        """From budgets as grid indices [C] and V [C] in units."""
+        unit = float(grid.unit)
+        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit)
+
+    def objective(self, tau: float) -> np.ndarray:
+        """c - V(c) / tau at every budget, [C]."""
+        with np.errstate(over="ignore"):
+            return self.budget - self.shortfall / tail_level(tau)
+
+    def best(self, tau: float) -> int:
+        """Position of the smallest budget that attains the maximum."""
+        return best_budget(self.above, self.shortfall, tail_level(tau))
+
+    def refined(self, finer: Curve) -> Curve:
+        """This curve with a part of it replaced by a finer one."""
+        outside = (self.above < finer.above[0]) | (self.above > finer.above[-1])
+        order = np.argsort(np.concatenate([self.above[outside], finer.above]), kind="stable")
+        columns = zip(
+            (self.index, self.budget, self.above, self.shortfall),
+            (finer.index, finer.budget, finer.above, finer.shortfall),
+            strict=True,
+        )
+        return Curve(*(np.concatenate([a[outside], b])[order] for a, b in columns))
+
+    def frontier(self) -> Frontier:
+        """The optimum as a function of tau."""
+        span = float(self.above[-1] - self.above[0]) or 1.0
+        hull = _lower_hull(self.above / span, self.shortfall / span)
+        budget, shortfall = self.budget[hull], self.shortfall[hull]
+        slope = np.diff(shortfall) / np.diff(self.above[hull])
+        ends = np.clip(np.concatenate([[0.0], slope, [1.0]]), 0.0, 1.0)
+        keep = np.diff(ends) > SHORT * ends[1:]
+        return Frontier(ends[:-1][keep], ends[1:][keep], budget[keep], shortfall[keep])
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Pieces [m] of the frontier: for tau in [tau_from, tau_to] the best budget is `budget`, V = `shortfall`."""
+
+    tau_from: np.ndarray
+    tau_to: np.ndarray
+    budget: np.ndarray
+    shortfall: np.ndarray
+
+    def cvar(self, tau: float) -> float:
+        """CVaR*_tau (an upper bound on it if the plan is bracketed)."""
+        i = min(int(np.searchsorted(self.tau_to, tail_level(tau))), self.budget.size - 1)
+        return float(self.budget[i] - self.shortfall[i] / tau)
+
+
+def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Indices of the lower convex hull of points with increasing x."""
+    hull: list[int] = []
+    for i in range(x.size):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return np.asarray(hull)
+
+
+@dataclass(frozen=True)
+class InductionRequest:
+    """An induction that has been laid out but not run."""
+
+    mdp: FiniteMDP
+    grid: BudgetGrid
+    layout: induction.Layout
+    keep_actions: bool
+
+    @property
+    def bytes(self) -> int:
+        """Memory the induction will take."""
+        actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
+        tables = 16 * self.mdp.n_states * self.mdp.horizon
+        return self.layout.value_bytes + actions + tables
+
+    def run(self, mean_actions: np.ndarray) -> tuple[Curve, BudgetPolicy | None]:
+        """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept."""
+        result = induction.induct(
+            self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions
+        )
+        index, units = result.curve(self.mdp.start)
+        return Curve.of(self.grid, index, units), self._policy(result, mean_actions) if self.keep_actions else None
+
+    def _policy(self, result: induction.Induction, mean_actions: np.ndarray) -> BudgetPolicy:
+        tables = self.layout.tables[:-1]
+        begins = self.layout.begins
+        return BudgetPolicy(
+            grid=self.grid,
+            budget=0,
+            first=np.stack([t.first for t in tables]),
+            offset=np.stack([t.offset + b for t, b in zip(tables, begins[:-1], strict=True)]),
+            actions=result.actions,
+            elsewhere=mean_actions,
+        )
+
+
+def require_memory(job: InductionRequest, limit: int) -> None:
+    """Raise if the induction would not fit."""
+    if job.bytes > limit:
+        raise InputError(
+            f"grid: spacing {float(job.grid.unit):g} needs {job.bytes / 2**30:.3g} GB for "
+            f"{job.layout.entries} budget entries, the limit is {limit / 2**30:.3g} GB; "
+            "raise --memory, or use a coarser --unit or a larger --tolerance"
+        )

@@ -1,0 +1,298 @@
+"""The one backward induction over (state, remaining budget).
+
+With integer rewards x and integer budgets c (`grid.BudgetGrid`), and steps h = 0..H-1,
+
+    V_H(s, c) = (c - terminal(s))^+
+    V_h(s, c) = min_a { -b_h(s, a) + sum over outcomes of p V_{h+1}(s', c - x) }
+
+so that V_0(s, c) = min over policies of E(c - R)^+ (b = 0) for **every** budget c at once, in units. The
+paper clamps c at zero (rewards there lie in [0, 1]); here a table covers exactly the budgets from the
+least to the most that can still be earned in its state: below, V is constant, above, it has slope one, so
+tables are as narrow as the spread of what is still open, for rewards of any sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from tailrank._system.parallel import over_states
+from tailrank.checks import InputError
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.mdp import FiniteMDP
+
+CACHED = 2**19
+"""Entries of tables that may stay in a cache."""
+
+LARGEST_PAD = 64
+"""Entries that a table is padded with at most, on either side."""
+
+TIE = 1e-13
+"""Values that differ by less, relative to their size, are tied. Without bonus they are sums of non-negative terms, so
+a few units in the last place is all that rounding changes, also of the smallest; tau makes these matter."""
+
+KEPT_UNITS = 5_000_000
+"""Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s].
+
+    In memory each is padded with `pad` entries of its constant and of its linear tail, so that the outcomes of a pair,
+    shifted by their different rewards, can be added without looking at their ends.
+    """
+
+    first: np.ndarray
+    offset: np.ndarray
+    pad: int = 0
+
+    @property
+    def stored(self) -> int:
+        """Values in memory: every state's table with `pad` more on either side."""
+        return self.size + 2 * self.pad * self.first.size
+
+    @property
+    def size(self) -> int:
+        """Entries in all."""
+        return int(self.offset[-1])
+
+    @property
+    def last(self) -> np.ndarray:
+        """Budget of the last entry of each state, [S]."""
+        return self.first + np.diff(self.offset) - 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which budgets matter at which step and state: tables [H + 1], and the work they stand for."""
+
+    tables: tuple[Tables, ...]
+    products: float
+
+    @property
+    def begins(self) -> np.ndarray:
+        """Where the tables of each step begin when they stand one after the other, [H + 1]."""
+        return np.concatenate([[0], np.cumsum([t.size for t in self.tables[:-1]])])
+
+    @property
+    def entries(self) -> int:
+        """Entries of all tables that carry actions."""
+        return sum(t.size for t in self.tables[:-1])
+
+    @property
+    def value_bytes(self) -> int:
+        """Memory for the values of two neighbouring steps."""
+        return 8 * max(a.stored + b.stored for a, b in zip(self.tables, self.tables[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class Induction:
+    """Result of the induction: the first step's values, and the actions of all tables in order, if kept."""
+
+    layout: Layout
+    start_values: np.ndarray
+    actions: np.ndarray
+
+    def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
+
+        The budgets are those between the least and the most that can be earned from some start; where
+        starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
+        """
+        from tailrank.planning.exact import _kernels
+
+        tables, states = self.layout.tables[0], start > 0
+        parts = []
+        for low, high in _union(tables.first[states], tables.last[states]):
+            total = np.zeros(high - low + 1)
+            _kernels.mix_tables(start, tables.first, tables.offset, tables.pad, self.start_values, low, total)
+            parts.append((np.arange(low, high + 1), total))
+        budgets, totals = zip(*parts, strict=True)
+        return np.concatenate(budgets), np.concatenate(totals)
+
+
+def _union(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
+    """The whole numbers in one of the intervals first..last [n], as intervals apart, in order."""
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
+    ends = last[np.append(begins[1:] - 1, first.size - 1)]
+    return list(zip(first[begins].tolist(), ends.tolist(), strict=True))
+
+
+@lru_cache(maxsize=8)
+def units_of_steps(mdp: FiniteMDP, grid: BudgetGrid) -> Callable[[int], np.ndarray]:
+    """The rewards of step h in whole units, as a function of h; kept while few, computed when asked otherwise."""
+
+    def units(h: int) -> np.ndarray:
+        return grid.units(h, mdp.scaled_rewards(h))
+
+    if mdp.same_every_step and _constant(grid):
+        once = units(0)
+        return lambda h: once
+    if mdp.n_blocks > 1 and mdp.prob.size <= KEPT_UNITS:
+        kept = [units(h) for h in range(mdp.horizon)]
+        return kept.__getitem__
+    return units
+
+
+def _constant(grid: BudgetGrid) -> bool:
+    return all(x == grid.origin[0] for x in grid.origin)
+
+
+def reachable(mdp: FiniteMDP) -> np.ndarray:
+    """Whether state s can be met at step h (h = 0..H), [H + 1, S]."""
+    seen = np.zeros((mdp.horizon + 1, mdp.n_states), dtype=bool)
+    seen[0] = mdp.start > 0
+    for h in range(mdp.horizon):
+        _, next_state, prob, _ = mdp.rows(h)
+        seen[h + 1, next_state[np.repeat(seen[h], mdp.rows_of_states(h)) & (prob > 0)]] = True
+        if mdp.n_blocks == 1 and h and (seen[h + 1] == seen[h]).all():
+            seen[h + 1 :] = seen[h]
+            break
+    return seen
+
+
+def layout(
+    mdp: FiniteMDP,
+    grid: BudgetGrid,
+    met: np.ndarray,
+    terminal: np.ndarray | None = None,
+    *,
+    narrow: bool = False,
+    most: int | None = None,
+) -> Layout:
+    """Tables for the first `met.shape[0] - 1` steps of the MDP on this grid.
+
+    terminal [S]: units earned after the last of them. narrow: leave out budgets that a cautious player
+    meets for certain; their value is zero, but their actions are not told. most: leave out budgets that
+    cannot follow from a starting budget of at most this.
+    """
+    steps = met.shape[0] - 1
+    low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
+    step_units = units_of_steps(mdp, grid)
+    caps = None if most is None else _caps(mdp, step_units, steps, most)
+    tables, spans = [_tables(low, high, met[-1])], []
+    products = 0.0
+    for h in reversed(range(steps)):
+        units = step_units(h)
+        low, high = range_from(mdp, h, units, low, high, cautious=narrow)
+        top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
+        tables.append(_tables(low, top, met[h]))
+        spans.append(int(units.max(initial=0) - units.min(initial=0)))
+        products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
+    # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
+    most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
+    padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]
+    return Layout((*reversed(padded), tables[0]), products)
+
+
+def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
+    """The largest budget that can be left at each step, [S] each, from a starting budget of `most`."""
+    from tailrank.planning.exact import _kernels
+
+    caps = [np.where(mdp.start > 0, most, -(2**60))]
+    for h in range(steps - 1):
+        ptr, next_state, prob, _ = mdp.rows(h)
+        units = step_units(h)
+        after, unused = np.full_like(caps[0], -(2**60)), np.full_like(caps[0], 2**60)
+        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, caps[-1], caps[-1], unused, after)
+        caps.append(after)
+    return caps
+
+
+def induct(
+    mdp: FiniteMDP,
+    grid: BudgetGrid,
+    plan: Layout,
+    *,
+    keep_actions: bool,
+    at_ends: np.ndarray | None = None,
+    bonus: np.ndarray | None = None,
+) -> Induction:
+    """Run the induction on a layout.
+
+    at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
+    bonus [H, S, A]: exploration bonus in units, subtracted from the values.
+    """
+    from tailrank.planning._row_kernels import BLOCK
+    from tailrank.planning.exact import _kernels
+
+    tables = plan.tables
+    step_units = units_of_steps(mdp, grid)
+    values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
+    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
+    begins = plan.begins
+    kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
+    places = np.empty((mdp.n_states, 3), np.int64)
+    no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
+    for h in reversed(range(len(tables) - 1)):
+        here, after = tables[h], tables[h + 1]
+        ptr, next_state, prob, _ = mdp.rows(h)
+        _kernels.padded_places(after.first, after.offset, after.pad, places)
+        result = buffers[h % 2]
+        actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
+        arguments = (
+            mdp.n_actions,
+            ptr,
+            next_state,
+            prob,
+            step_units(h),
+            no_bonus if bonus is None else bonus[h].ravel(),
+            here.first,
+            here.offset,
+            here.pad,
+            places,
+            values,
+            result,
+            actions,
+            no_action if at_ends is None else at_ends[h],
+            TIE,
+            after.stored > CACHED,
+        )
+        work = mdp.rows_of_states(h) * np.diff(here.offset)
+        over_states(_kernels.backup, arguments, work)
+        values = result
+    return Induction(plan, values, kept)
+
+
+def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest unsigned integer type that holds every action."""
+    for kind in (np.uint8, np.uint16, np.uint32):
+        if n_actions - 1 <= np.iinfo(kind).max:
+            return np.dtype(kind)
+    raise InputError(f"actions = {n_actions}: must be at most {2**32}")
+
+
+def _tables(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
+    """Tables of the budgets low..high [S] for the states that can be met."""
+    count = np.where(met, high - low + 1, 0)
+    return Tables(low, np.concatenate([[0], np.cumsum(count)]).astype(np.int64))
+
+
+def range_from(
+    mdp: FiniteMDP, h: int, reward: np.ndarray, low: np.ndarray, high: np.ndarray, cautious: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most that can be earned from step h on, [S] each, given the same for step h + 1.
+
+    cautious: the least is what the most cautious player can be sure of, not the worst player.
+    """
+    from tailrank.planning.exact import _kernels
+
+    ptr, next_state, _, _ = mdp.rows(h)
+    low_here, high_here = np.empty_like(low), np.empty_like(high)
+    _kernels.return_range(mdp.n_actions, ptr, next_state, reward, low, high, cautious, low_here, high_here)
+    return low_here, high_here
+
+
+def return_ranges(mdp: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most that can be earned from each step and state on, [H + 1, S] each, in reward units."""
+    low = np.zeros((mdp.horizon + 1, mdp.n_states))
+    high = np.zeros_like(low)
+    for h in reversed(range(mdp.horizon)):
+        low[h], high[h] = range_from(mdp, h, mdp.scaled_rewards(h), low[h + 1], high[h + 1])
+    return low, high

@@ -1,0 +1,1 @@
+"""The induction over budgets through the latent table of a low-rank model."""

@@ -1,0 +1,1 @@
+"""CVaR-LSVI, the planner of the paper (Algorithm 2)."""

@@ -1,0 +1,1 @@
+"""The induction over budgets on observed next states."""

@@ -1,0 +1,198 @@
+"""The latent planner on what was observed: E_{psi_j} is taken over observed next states, weighted.
+
+    M_h[j, c] = sum_i w_ji Q_{h+1}(j, a(x'_i, c), c),     w_ji = q_j(x'_i) / sum_i q_j(x'_i)
+    Q_h(z, a, c) = -b_h(z, a) + sum over outcomes (j, r) of P_h(j, r | z, a) M_h[j, max(c - r, 0)]
+    a(x, c) = argmin_a sum_z q_z(x) Q_h(z, a, c),     Q_H = c
+
+Observations whose latent is sure are all alike: they stand in the sum as one point, so that the cost depends on
+the data only through the observations that are not (a subsample of them, whose error is reported). An ended
+episode earns nothing more: its value is max(c - what nothing costs in units, 0). Budgets above the most that can
+still be earned need no table: values are linear there.
+
+Pairs that were never tried lead anywhere: to every latent of the next step alike, with the step's usual reward.
+Pairs that were tried n times are mixed with all the outcomes of their latent, with weight prior / (n + prior).
+
+Whoever takes the best of many estimates takes one that is too good. A plan for use, not for exploration, can be made
+with `caution` L: the shortfall of a pair grows by the margin sqrt(2 V L / n), with V the variance of what follows it
+at that budget, and it is mixed with the worst that can follow, with weight L / (n + L) (the two terms of Bernstein's
+inequality; Maurer and Pontil 2009). What was never tried is as bad as anything can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.episodes.replay import Replay
+from tailrank.models.latent_counts import LatentCounts
+from tailrank.policies.decoders.base import Decoder, posterior
+from tailrank.policies.observed import ObservedPlan
+from tailrank.risk.law import best_budget
+
+SURE = 1e-3
+"""An observation whose latent has probability above 1 - SURE counts as sure."""
+LARGEST_SUPPORT = 200
+
+
+@dataclass(frozen=True)
+class Support:
+    """Observed states of a step that are not sure: mix [s, K] how likely each latent is;
+    weights [K, s] and sure [K]: the shares of psi_j that lie on them and on sure observations.
+    """
+
+    mix: np.ndarray
+    weights: np.ndarray
+    sure: np.ndarray
+
+
+class ObservedPlanner(Protocol):
+    """Makes plans of a counted model, as `plan_observed` does."""
+
+    def __call__(
+        self,
+        counts: LatentCounts,
+        horizon: int,
+        bonus: np.ndarray,
+        present: np.ndarray,
+        start: np.ndarray,
+        tau: float,
+        *,
+        zero: int,
+        usual: np.ndarray,
+        prior: float,
+        caution: float = 0.0,
+        support: list[Support | None] | None = None,
+    ) -> ObservedPlan:
+        """The plan."""
+        ...
+
+
+def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list[Support | None]:
+    """For each step the observations that are not sure, None where all are."""
+    result: list[Support | None] = []
+    if hasattr(decoder, "nearest"):  # one observation, one latent
+        return [None] * replay.horizon
+    for h in range(replay.horizon):
+        alive = replay.alive(h)
+        if alive.size > 5 * LARGEST_SUPPORT:
+            alive = np.sort(rng.choice(alive, size=5 * LARGEST_SUPPORT, replace=False))
+        mix = posterior(decoder, h, replay.features[alive, h]) if alive.size else np.zeros((0, decoder.n_latents))
+        unsure = mix.max(axis=1, initial=0.0) < 1 - SURE
+        if not unsure.any():
+            result.append(None)
+            continue
+        sure = np.bincount(mix[~unsure].argmax(axis=1), minlength=decoder.n_latents).astype(np.float64)
+        points, scale = mix[unsure], 1.0
+        if len(points) > LARGEST_SUPPORT:
+            scale = len(points) / LARGEST_SUPPORT
+            points = points[rng.choice(len(points), size=LARGEST_SUPPORT, replace=False)]
+        total = scale * points.sum(axis=0) + sure
+        # A latent that none of these observations shows stands for itself.
+        shown, total = total > 1e-12, np.maximum(total, 1e-12)
+        weights = np.where(shown[:, None], scale * points.T / total[:, None], 0.0)
+        # As a checkpoint gives it back: the layout of arrays can decide how sums are rounded.
+        result.append(Support(points, np.ascontiguousarray(weights), np.where(shown, sure / total, 1.0)))
+    return result
+
+
+def plan_observed(
+    counts: LatentCounts,
+    horizon: int,
+    bonus: np.ndarray,
+    present: np.ndarray,
+    start: np.ndarray,
+    tau: float,
+    *,
+    zero: int,
+    usual: np.ndarray,
+    prior: float,
+    caution: float = 0.0,
+    support: list[Support | None] | None = None,
+) -> ObservedPlan:
+    """The plan of the counted model.
+
+    bonus [steps, K, A] in units; present [H, K]: latents that a step has; start [n, K]: latents of first
+    observations; zero: units of a reward of 0; usual [H]: the usual reward of each step in units.
+    """
+    from tailrank.planning.observed import _kernels
+
+    H, K, A = horizon, counts.n_latents, counts.n_actions
+    ptr, after, units, count = counts.outcomes()
+    table_of = np.zeros(H, dtype=np.int64) if counts.steps == 1 else np.arange(H)
+    ends = ptr[:: K * A]
+    most = most_left(counts, H, zero, usual)
+    values: list[np.ndarray] = []
+    nowhere = np.zeros(K, dtype=bool)
+    error = 0.0
+    tables = np.zeros((K + 1, 1))
+    for h in reversed(range(H)):
+        t, C = table_of[h], int(most[h]) + 1
+        least = int(units[ends[t] : ends[t + 1]].min(initial=zero))
+        q, result = np.empty((K, A, C)), np.empty((K + 1, C))
+        _kernels.backup(
+            ptr[t * K * A : (t + 1) * K * A + 1],
+            after,
+            units,
+            count,
+            bonus[t],
+            prior,
+            caution,
+            least,
+            present[h + 1] if h < H - 1 else nowhere,
+            int(usual[h]),
+            (H - h) * zero,
+            tables,
+            q,
+            result,
+        )
+        values.append(q)
+        tables = result
+        here = support[h] if support is not None and h > 0 else None
+        if here is not None:
+            points = _played(q, here.mix)
+            tables[:K] = here.sure[:, None] * tables[:K] + np.einsum("zi,zic->zc", here.weights, points)
+            error = max(error, _error(here.weights, points))
+    first = _best(values[-1], start).mean(axis=0)
+    best = best_budget(np.arange(first.size), first, tau)
+    return ObservedPlan(tuple(reversed(values)), best, float(best - first[best] / tau), first, error)
+
+
+def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) -> np.ndarray:
+    """The most units that can still be earned at each step, [H + 1]."""
+    ptr, _, units, _ = counts.outcomes()
+    ends = ptr[:: counts.n_latents * counts.n_actions]
+    most, ended = np.zeros(horizon + 1, dtype=np.int64), 0
+    for h in reversed(range(horizon)):
+        t = 0 if counts.steps == 1 else h
+        top = max(int(units[ends[t] : ends[t + 1]].max(initial=0)), int(usual[h]))
+        most[h] = max(top + max(int(most[h + 1]), ended), ended + zero)
+        ended += zero
+    return most
+
+
+def _best(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
+    """min over actions of the mixture's values, [n, C]."""
+    best = np.full((len(mix), values.shape[2]), np.inf)
+    sure = mix.max(axis=1) == 1.0
+    best[sure] = values[mix[sure].argmax(axis=1)].min(axis=1)
+    for a in range(values.shape[1] if not sure.all() else 0):
+        np.minimum(best, mix @ values[:, a], out=best)
+    return best
+
+
+def _played(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
+    """The value in each latent of the action that is played at each observation, [K, n, C]."""
+    scores = np.stack([mix @ values[:, a] for a in range(values.shape[1])])  # [A, n, C]
+    chosen = scores.argmin(axis=0)
+    return values[:, chosen, np.arange(values.shape[2])]
+
+
+def _error(weights: np.ndarray, points: np.ndarray) -> float:
+    """The largest standard error of a weighted mean over the support, [K, C]."""
+    total = np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+    share = weights / total
+    mean = np.einsum("zi,zic->zc", share, points)
+    spread = np.einsum("zi,zic->zc", share, points**2) - mean**2
+    return float(np.sqrt(np.maximum(spread, 0.0) * (share**2).sum(axis=1, keepdims=True)).max(initial=0.0))

@@ -1,0 +1,193 @@
+"""`solve`: the policy with the best CVaR in a known finite MDP, with certified bounds.
+
+If all rewards lie on one budget grid the answer is exact. Otherwise two inductions bracket it: rewards
+rounded up give an upper bound on CVaR*, and the policy that is optimal for rewards rounded to the nearest
+grid point, evaluated in the true MDP, gives a lower bound. The grid is refined until the bracket is as
+narrow as asked, or until memory or time runs out; then the plan says so.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import overload
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.parallel import together
+from tailrank.checks import InputError, NotConverged
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.criteria.registry import replan
+from tailrank.planning.criteria.sampled_nested import Sampling
+from tailrank.planning.exact import induction
+from tailrank.planning.exact.bracket import PRODUCTS_A_SECOND, Limits, SolveContext, refine_brackets
+from tailrank.planning.exact.curve import Curve, InductionRequest
+from tailrank.planning.exact.return_law import Evaluation, return_law
+from tailrank.planning.plan import Plan, Reference, Status
+from tailrank.policies.tables import BudgetPolicy, Policy
+
+CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
+
+
+@overload
+def solve(
+    mdp: FiniteMDP,
+    tau: float = ...,
+    *,
+    criterion: str = ...,
+    tolerance: float | str = ...,
+    unit: float | None = ...,
+    memory: float | str = ...,
+    seconds: float = ...,
+    samples: int | None = ...,
+    seed: int | None = ...,
+) -> Plan: ...
+@overload
+def solve(
+    mdp: FiniteMDP,
+    tau: Sequence[float],
+    *,
+    criterion: str = ...,
+    tolerance: float | str = ...,
+    unit: float | None = ...,
+    memory: float | str = ...,
+    seconds: float = ...,
+    samples: int | None = ...,
+    seed: int | None = ...,
+) -> tuple[Plan, ...]: ...
+def solve(
+    mdp: FiniteMDP,
+    tau: float | Sequence[float] = 0.1,
+    *,
+    criterion: str = "cvar",
+    tolerance: float | str = "1%",
+    unit: float | None = None,
+    memory: float | str = "4GB",
+    seconds: float = 60.0,
+    samples: int | None = None,
+    seed: int | None = None,
+) -> Plan | tuple[Plan, ...]:
+    """The plan for `tau` (or a tuple of plans, for several, at the cost of one).
+
+    criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
+    (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
+    whose own value overestimates).
+    tolerance: the widest bracket allowed when the answer is not exact, in reward units or as "1%" of |CVaR|.
+    unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits on refinement.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> mdp = FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.9, 0.1], [1, 2, -5], horizon=1)
+    >>> plan = solve(mdp, tau=0.2)
+    >>> plan.cvar, plan.risk_neutral.cvar
+    (1.0, -1.5)
+    """
+    began = time.perf_counter()
+    levels = checks.tail_levels(tau)
+    checks.one_of(criterion, "criterion", CRITERIA)
+    given = {name: value for name, value in (("samples", samples), ("seed", seed)) if value is not None}
+    if given and criterion != "sampled-iterated":
+        raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
+    sampling = Sampling(**given)
+    limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
+    problem = SolveContext.of(mdp)
+    fixed = None if unit is None else checks.positive(unit, "unit")
+    plans = _plan_cvar(problem, levels, limits, fixed)
+    unfinished = {line for p in plans for line in p.notes}
+    if criterion != "cvar":
+        plans = replan(criterion, problem.mdp, plans, sampling)
+    finished = time.perf_counter() - began
+    plans = tuple(replace(p, seconds=finished) for p in plans)
+    for line in unfinished:
+        warnings.warn(line, NotConverged, stacklevel=2)
+    return plans[0] if np.ndim(tau) == 0 else plans
+
+
+def _plan_cvar(
+    problem: SolveContext, levels: tuple[float, ...], limits: Limits, unit: float | None
+) -> tuple[Plan, ...]:
+    lattice = problem.lattice() if unit is None else None
+    if lattice is not None:
+        job = InductionRequest(
+            problem.mdp, lattice, induction.layout(problem.mdp, lattice, problem.met), keep_actions=True
+        )
+        if job.bytes <= limits.bytes and job.layout.products <= _affordable(problem.mdp, limits):
+            return _exact_plans(problem, levels, job, limits)
+    brackets, found, note = refine_brackets(problem, levels, limits, unit)
+    notes = (note,) if note else ()
+    return tuple(
+        _plan(problem, b.tau, *b.best, found.neutral, found.curve, (b.lower, b.upper), "bracketed", notes)
+        for b in brackets
+    )
+
+
+def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
+    """Products an exact induction may take: an exact grid of a discounted MDP is never asked for, only cheap."""
+    return PRODUCTS_A_SECOND * (limits.seconds if mdp.discount == 1.0 else 0.1)
+
+
+def _exact_plans(
+    problem: SolveContext, levels: tuple[float, ...], job: InductionRequest, limits: Limits
+) -> tuple[Plan, ...]:
+    curve, policy = job.run(problem.mean_policy.actions)
+    plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
+    tasks = [partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)]
+    laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
+    plans = []
+    for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
+        value = evaluation.cvar(tau)
+        plans.append(_plan(problem, tau, play, evaluation, laws[0], curve, (value, value), "exact", ()))
+    return tuple(plans)
+
+
+def _plan(
+    problem: SolveContext,
+    tau: float,
+    policy: Policy,
+    evaluation: Evaluation,
+    neutral: Evaluation,
+    curve: Curve,
+    bounds: tuple[float, float],
+    status: Status,
+    notes: tuple[str, ...],
+) -> Plan:
+    return Plan(
+        tau=tau,
+        criterion="cvar",
+        policy=policy,
+        budget=policy.start_budget if isinstance(policy, BudgetPolicy) else None,
+        cvar=evaluation.cvar(tau),
+        lower=bounds[0],
+        upper=bounds[1],
+        var=evaluation.var(tau),
+        mean=evaluation.mean,
+        risk_neutral=Reference(problem.mean_policy, problem.mean, neutral.cvar(tau)),
+        evaluation=evaluation,
+        curve=curve,
+        status=status,
+        seconds=0.0,
+        notes=notes,
+    )
+
+
+def tolerance_of(tolerance: float | str) -> tuple[float, float]:
+    """(absolute, relative) from a number or a percentage such as "1%"."""
+    text = str(tolerance).strip()
+    relative = text.endswith("%")
+    value = checks.number(text.removesuffix("%"), "tolerance") / (100 if relative else 1)
+    if value <= 0:
+        raise InputError(f"tolerance = {tolerance}: must be positive")
+    return (0.0, value) if relative else (value, 0.0)
+
+
+def bytes_of(memory: float | str) -> int:
+    """Bytes from a number or a text such as "500MB"."""
+    text = str(memory).strip().upper().removesuffix("B")
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(text[-1:], 0)
+    value = checks.number(text[:-1] if scale else text, "memory") * (scale or 1)
+    if value <= 0:
+        raise InputError(f"memory = {memory}: must be positive")
+    return int(value)

@@ -1,0 +1,1 @@
+"""What is played: policies on states, on budgets and on observations."""

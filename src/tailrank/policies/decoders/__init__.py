@@ -1,0 +1,1 @@
+"""Decoders: from an observation to the probabilities of latent states."""

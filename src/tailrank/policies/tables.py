@@ -1,0 +1,286 @@
+"""Policies with memory.
+
+A policy sees the step h, states [n] and its own memory [n], and answers with actions [n]; after each step
+it is told the rewards and moves its memory. One interface serves all: the memory is the integer budget
+that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`), what was drawn (`UniformPolicy`) or nothing
+(`MarkovPolicy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.models.grid import BudgetGrid
+
+
+class Policy(Protocol):
+    """What a rollout or an evaluation needs. All arrays are [n], one entry an episode."""
+
+    def start(self, n: int) -> np.ndarray:
+        """Memory of n fresh episodes."""
+        ...
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions at step h."""
+        ...
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """Memory after the (undiscounted) rewards of step h."""
+        ...
+
+
+@dataclass(frozen=True)
+class BudgetPolicy:
+    """Acts on (step, state, remaining budget); the budget is an integer on `grid`.
+
+    first [H, S]: budget of each table's first entry. offset [H, S + 1]: its place in `actions`.
+    elsewhere [H, S]: the risk-neutral action, played in states the model says cannot be met.
+
+    >>> from tailrank import FiniteMDP, solve
+    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.8, 3), (0, 1, 0, 0.2, 0)]  # s, a, s', p, r
+    >>> policy = solve(FiniteMDP.from_rows(*zip(*rows), horizon=2), tau=0.2).policy
+    >>> memory, state = policy.start(1), np.array([0])
+    >>> action = policy.act(0, state, memory)
+    >>> policy.start_budget, action.tolist(), policy.update(0, state, action, np.array([3.0]), state, memory).tolist()
+    (3.0, [1], [0])
+    """
+
+    grid: BudgetGrid
+    budget: int
+    first: np.ndarray
+    offset: np.ndarray
+    actions: np.ndarray
+    elsewhere: np.ndarray
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return np.full(n, self.budget, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action for each state and remaining budget; beyond a table's ends its end entries hold."""
+        begin, count = self.offset[h, states], self.offset[h, states + 1] - self.offset[h, states]
+        entry = np.clip(memory - self.first[h, states], 0, np.maximum(count - 1, 0))
+        known = self.actions[np.minimum(begin + entry, self.actions.size - 1)]
+        return np.where(count > 0, known, self.elsewhere[h, states]).astype(np.int64)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward, in units."""
+        return memory - self.grid.units(h, np.asarray(rewards) * self.grid.discount**h)
+
+    def with_budget(self, budget: int) -> BudgetPolicy:
+        """The same tables from another starting budget (an index on the grid)."""
+        return replace(self, budget=int(budget))
+
+    @property
+    def start_budget(self) -> float:
+        """The starting budget in reward units."""
+        return float(self.grid.value(self.budget))
+
+
+class Memoryless:
+    """What policies have in common that remember nothing."""
+
+    def start(self, n: int) -> np.ndarray:
+        """Nothing to remember: zeros [n]."""
+        return np.zeros(n, dtype=np.int64)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """Still nothing."""
+        return memory
+
+
+@dataclass(frozen=True)
+class MarkovPolicy(Memoryless):
+    """Acts on (step, state) alone: actions [H, S].
+
+    >>> policy = MarkovPolicy(np.array([[0, 1], [1, 1]]))
+    >>> policy.act(0, np.array([1, 0, 0]), policy.start(3)).tolist()
+    [1, 0, 0]
+    """
+
+    actions: np.ndarray
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action of each state."""
+        return self.actions[h, states].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class UniformPolicy:
+    """Uniform actions, drawn for whole episodes, [n, H], so that they do not depend on what happens in them."""
+
+    n_actions: int
+    horizon: int
+    rng: np.random.Generator
+
+    def start(self, n: int) -> np.ndarray:
+        """The actions of n episodes."""
+        return self.rng.integers(0, self.n_actions, size=(n, self.horizon))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Those of step h."""
+        return np.asarray(memory[:, h])
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """Nothing changes."""
+        return memory
+
+
+@dataclass(frozen=True)
+class LevelPolicy:
+    """Acts on (step, state, confidence level): the policy of Chow et al. (2015), levels on a grid.
+
+    levels [K]; start_level [S]: index of the level of an episode that starts there, whatever the memory says.
+    actions [H, S, K]. next_level [n_0 + .. + n_{H-1}, K]: level after each outcome row of each step. ptr,
+    next_state, reward: the rows as an MDP keeps them, to tell outcomes apart.
+    """
+
+    levels: np.ndarray
+    start_level: np.ndarray
+    actions: np.ndarray
+    next_level: np.ndarray
+    ptr: np.ndarray
+    next_state: np.ndarray
+    reward: np.ndarray
+    n_actions: int
+
+    def start(self, n: int) -> np.ndarray:
+        """Zeros: the first level depends on the first state."""
+        return np.zeros(n, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action for each state and level."""
+        level = self.start_level[states] if h == 0 else memory
+        return np.asarray(self.actions[h, states, level], dtype=np.int64)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The level that the decomposition gives to the outcome that came."""
+        pair = self._first_pair(h) + states * self.n_actions + actions
+        counts = self.ptr[pair + 1] - self.ptr[pair]
+        ends = np.cumsum(counts)
+        owner = np.repeat(np.arange(pair.size), counts)
+        row = np.arange(owner.size) + np.repeat(self.ptr[pair + 1] - ends, counts)
+        same = (self.next_state[row] == next_states[owner]) & np.isclose(self.reward[row], rewards[owner])
+        owner, row = owner[same], row[same]
+        # Of several rewards that are close, the closest is meant.
+        order = np.lexsort((np.abs(self.reward[row] - rewards[owner]), owner))
+        matched, first = np.unique(owner[order], return_index=True)
+        if matched.size < pair.size:
+            i = int(np.setdiff1d(np.arange(pair.size), matched)[0])
+            raise InputError(
+                f"step {h}: no outcome of state {states[i]}, action {actions[i]} has next state "
+                f"{next_states[i]} and reward {rewards[i]}"
+            )
+        level = self.start_level[states] if h == 0 else memory
+        return self.row_level(h, row[order[first]] - self.ptr[self._first_pair(h)], level)
+
+    def row_level(self, h: int, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """The level after outcome `rows` [n] (counted from the first row of step h) at `level` [n]."""
+        before = self.ptr[self._first_pair(h)] if self._timed else h * self.next_state.size
+        return np.asarray(self.next_level[before + rows, level], dtype=np.int64)
+
+    @property
+    def _timed(self) -> bool:
+        return bool(self.ptr.size - 1 > self.actions.shape[1] * self.n_actions)
+
+    def _first_pair(self, h: int) -> int:
+        return h * self.actions.shape[1] * self.n_actions if self._timed else 0
+
+
+def whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    """The array as int64; refused if it holds anything else than whole numbers, or some that are too large."""
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name}: has type {array.dtype}, expected whole numbers")
+    if array.size and max(int(array.max()), -int(array.min())) >= 2**53:
+        raise InputError(f"{name}: is out of range")
+    return array.astype(np.int64, copy=False)
+
+
+def check_budget_policy(policy: BudgetPolicy) -> None:
+    """Raise unless the tables fit each other, so that no index leads out of them."""
+    H, S = policy.first.shape if policy.first.ndim == 2 else (-1, -1)
+    rules = (
+        (H > 0 and S > 0 and policy.grid.horizon == H, "first: must have shape [H, S] with H steps of the grid"),
+        (policy.elsewhere.shape == (H, S), "elsewhere: must have shape [H, S]"),
+        (policy.offset.shape == (H, S + 1), "offset: must have shape [H, S + 1]"),
+        (policy.actions.ndim == 1 and policy.actions.size > 0, "actions: must be a flat, non-empty array"),
+        (abs(policy.budget) < 2**53, "budget: is out of range"),
+    )
+    for holds, rule in rules:
+        if not holds:
+            raise InputError(rule)
+    if int(policy.offset.min()) < 0 or int(policy.offset.max()) > policy.actions.size:
+        raise InputError("offset: must stay within actions")
+    if not (np.diff(policy.offset, axis=1) >= 0).all():
+        raise InputError("offset: must not decrease")
+    if min(int(policy.actions.min()), int(policy.elsewhere.min())) < 0:
+        raise InputError("actions: must not be negative")
+
+
+def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
+    """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
+    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        return
+    shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
+    if shape != (H, S):
+        raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
+    most = int(policy.actions.max(initial=0))
+    if isinstance(policy, BudgetPolicy):
+        most = max(most, int(policy.elsewhere.max(initial=0)))
+    if most >= A:
+        raise InputError(f"policy: plays action {most}, the MDP has actions 0..{A - 1}")
+    if isinstance(policy, LevelPolicy) and policy.n_actions != A:
+        raise InputError(f"policy: is for {policy.n_actions} actions, the MDP has {A}")
+
+
+def horizon_of(policy: Policy) -> int | None:
+    """H of a policy that knows how many steps it is for, else None."""
+    steps = getattr(policy, "horizon", None)
+    if steps is None:
+        table = getattr(policy, "first", getattr(policy, "actions", None))
+        steps = len(table) if isinstance(table, np.ndarray) and table.ndim > 1 else None
+    return None if steps is None else int(steps)

@@ -1,0 +1,101 @@
+"""Learning curves: every run for itself, and runs that differ in their seed only together, with an interval.
+
+The interval of several seeds is Student's t for the mean, at each iteration: mean +- t_{n-1} s / sqrt(n). A single
+run of a simulator has the bounds of its evaluations instead; an exact CVaR needs none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tailrank.report._levels import pack
+from tailrank.runs.read import Run
+
+SERIES = ("cvar", "regret", "return", "bonus", "log_likelihood")
+POSSIBLE = {"regret": (0.0, np.inf), "bonus": (0.0, np.inf), "log_likelihood": (-np.inf, 0.0)}
+MOST_POINTS = 400
+MOST_LINES = 20
+CONFIDENCE = 0.95
+FEWEST = 3
+"""Seeds from which on an interval says anything: t is 12.7 for two, 4.3 for three."""
+
+
+def curves(runs: list[Run], least: float = -np.inf) -> dict[str, Any]:
+    """Groups of runs with their curves; an empty list of groups where no run has a row.
+
+    least: the smallest possible return. No interval goes beyond what is possible.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.rows:
+            groups.setdefault(run.kind, []).append(run)
+    names = _names([members[0] for members in groups.values()])
+    return {
+        "confidence": CONFIDENCE,
+        "groups": [_group(members, name, least) for members, name in zip(groups.values(), names, strict=True)],
+    }
+
+
+def _names(firsts: list[Run]) -> list[str]:
+    """What tells the groups apart: the settings in which they differ."""
+    keys = sorted({k for run in firsts for k in run.config} - {"seed", "checkpoint_every"})
+    differ = [k for k in keys if len({repr(run.config.get(k)) for run in firsts}) > 1]
+    return [", ".join(f"{k} {run.config.get(k, '-')}" for k in differ[:4]) for run in firsts]
+
+
+def _group(members: list[Run], name: str, least: float) -> dict[str, Any]:
+    stars = {run.star for run in members}
+    star = stars.pop() if len(stars) == 1 else None
+    common = min(len(run.rows) for run in members)
+    limits = POSSIBLE | {"cvar": (least, np.inf if star is None else star)}
+    return {
+        "name": name,
+        "tau": members[0].tau,
+        "star": star,
+        "seeds": [run.seed for run in members],
+        "iterations": [len(run.rows) for run in members],
+        "common": common,
+        "runs": [_run(run) for run in members[:MOST_LINES]],
+        "mean": _mean(members, common, limits) if len(members) > 1 else None,
+    }
+
+
+def _thinned(n: int) -> np.ndarray:
+    """Which of n iterations are drawn: all, or every m-th with the first and the last."""
+    return np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).astype(np.int64))
+
+
+def _run(run: Run) -> dict[str, Any]:
+    columns = {name: run.column(name) for name in ("k", "episodes", *SERIES, "cvar_low", "cvar_high")}
+    at = _thinned(len(run.rows))
+    for column in (columns["cvar"], columns["cvar_low"]):
+        if column is not None:
+            # Evaluations may be rare: none of them may fall between the rows that are drawn.
+            known = np.flatnonzero(~np.isnan(column))
+            at = np.union1d(at, known[_thinned(known.size)])
+    result: dict[str, Any] = {"seed": run.seed, "iterations": len(run.rows)}
+    return result | {name: pack(column[at]) for name, column in columns.items() if column is not None}
+
+
+def _mean(members: list[Run], common: int, limits: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """Mean and interval over the runs, for the iterations that all of them have."""
+    from scipy import stats
+
+    at, n = _thinned(common), len(members)
+    t = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1))
+    episodes = members[0].column("episodes")
+    result: dict[str, Any] = {"episodes": pack(episodes[:common][at])} if episodes is not None else {}
+    for name in SERIES:
+        columns = [run.column(name) for run in members]
+        if any(column is None for column in columns):
+            continue
+        table = np.stack([column[:common][at] for column in columns if column is not None])
+        mean = table.mean(axis=0)
+        result[name] = {"mean": pack(mean)}
+        if n >= FEWEST:
+            half = t * table.std(axis=0, ddof=1) / np.sqrt(n)
+            low, high = (np.clip(bound, *limits.get(name, (-np.inf, np.inf))) for bound in (mean - half, mean + half))
+            result[name] |= {"low": pack(low), "high": pack(high)}
+    return result

@@ -1,0 +1,1 @@
+"""The page served while a run goes on."""

@@ -1,0 +1,1 @@
+"""Numbers: laws of a return, CVaR, and intervals for them."""

@@ -1,0 +1,1 @@
+"""Policies as files: arrays and a header, checked against each other."""

@@ -1,0 +1,145 @@
+"""What a run says while it goes on: a line on the terminal, or plain lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from tailrank import checks
+from tailrank.runs.run import Progress as Report
+
+MODES = ("auto", "plain", "none")
+BAR = 16
+SECONDS, SHARE = 10.0, 0.1
+"""A plain line is due after so many seconds, or so much of the run."""
+
+
+@contextmanager
+def shown(mode: str = "auto", episodes: int | None = None) -> Iterator[Report | None]:
+    """What to hand to a run as its `progress`, or None where nothing is shown.
+
+    mode: `auto` is a line on stderr if that is a terminal, `plain` is a line now and then wherever stderr goes, `none`
+    is silence. episodes: after how many the run ends, if not by its iterations.
+    """
+    checks.one_of(mode, "progress", MODES)
+    console = Console(stderr=True)
+    if mode == "plain":
+        yield Plain(lambda line: print(line, file=sys.stderr, flush=True), episodes)
+    elif mode == "none" or not console.is_terminal:
+        yield None
+    else:
+        with line(console) as bar:
+            yield Bar(bar, episodes)
+
+
+def line(console: Console) -> Progress:
+    """A line on a terminal: a text, a bar, the time that is left."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR), TimeRemainingColumn(compact=True))
+    return Progress(*columns, console=console, transient=True)
+
+
+def together(*reports: Report | None) -> Report | None:
+    """Call all of them, in this order; those that are None are left out, and those that have nowhere to write any more.
+
+    A terminal may be closed, a pipe too: a run is worth more than what is said about it.
+    """
+    some = [report for report in reports if report is not None]
+
+    def call(row: dict[str, Any], iterations: int, star: float | None) -> None:
+        for report in list(some):
+            try:
+                report(row, iterations, star)
+            except OSError:
+                some.remove(report)
+
+    return call if some else None
+
+
+class RunProgress:
+    """What is known so far: rows need not have a CVaR, so the last one is kept."""
+
+    def __init__(self, episodes: int | None = None) -> None:
+        self.goal = episodes
+        self.cvar = ""
+
+    def take(self, row: Mapping[str, Any], iterations: int, star: float | None) -> list[str]:
+        """The parts of a line, the most important first."""
+        if row.get("cvar") is not None:
+            low, high = row.get("cvar_low"), row.get("cvar_high")
+            between = "" if low is None or high is None else f" ({_short(low)} to {_short(high)})"
+            self.cvar = f"CVaR {_short(row['cvar'])}{between}"
+        best = f" of {_short(star)}" if star is not None and self.cvar else ""
+        done = [f"{row['k']}/{iterations}", f"{row['episodes']} episodes"]
+        if self.goal:
+            done = [f"{row['episodes']}/{self.goal} episodes"]
+        parts = [*done, f"{self.cvar}{best}"]
+        names = {"bonus": "bonus", "log_likelihood": "log-likelihood"}
+        parts += [f"{name} {_short(row[key])}" for key, name in names.items() if row.get(key) is not None]
+        return [part for part in parts if part]
+
+    def share(self, row: Mapping[str, Any], iterations: int) -> float:
+        """How much of the run is done, in [0, 1]."""
+        by_episodes = row["episodes"] / self.goal if self.goal else 0.0
+        return float(min(1.0, max(row["k"] / max(iterations, 1), by_episodes)))
+
+
+class Bar:
+    """The line on a terminal: as many parts as fit."""
+
+    def __init__(self, bar: Progress, episodes: int | None = None) -> None:
+        self.bar, self.state = bar, RunProgress(episodes)
+        self.task: TaskID | None = None
+
+    def __call__(self, row: dict[str, Any], iterations: int, star: float | None) -> None:
+        """Show a row."""
+        parts, share = self.state.take(row, iterations, star), self.state.share(row, iterations)
+        room = self.bar.console.width - BAR - 10
+        while len(parts) > 1 and len("  ".join(parts)) > room:
+            parts.pop()
+        if self.task is None:
+            # What was done before a resume says nothing about the time that is left.
+            before = share * (row["k"] - 1) / row["k"]
+            self.task = self.bar.add_task("", total=1.0, completed=before)
+        self.bar.update(self.task, completed=share, description="  ".join(parts))
+
+
+class Plain:
+    """Plain lines, one every ten seconds or every tenth of the run, whichever comes first."""
+
+    def __init__(
+        self, write: Callable[[str], None], episodes: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.write, self.state, self.clock = write, RunProgress(episodes), clock
+        self.begun: tuple[float, float] | None = None
+        self.last = (clock(), 0.0)
+
+    def __call__(self, row: dict[str, Any], iterations: int, star: float | None) -> None:
+        """Write a line if one is due."""
+        parts, share, now = self.state.take(row, iterations, star), self.state.share(row, iterations), self.clock()
+        if self.begun is None:
+            # As above; a first iteration cannot be told from what was there before it.
+            self.begun = (now, share)
+            self.last = (self.last[0], share if row["k"] > 1 else 0.0)
+        due = now - self.last[0] >= SECONDS or share - self.last[1] >= SHARE - 1e-9 or share >= 1.0
+        if not due:
+            return
+        self.last = (now, share)
+        passed, done = now - self.begun[0], share - self.begun[1]
+        if done > 0 and share < 1.0:
+            parts.append(f"{_clock((1.0 - share) * passed / done)} left")
+        self.write("  ".join(parts))
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float | int) else "-"

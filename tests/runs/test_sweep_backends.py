@@ -1,0 +1,285 @@
+"""Sweeps on every backend give the same bytes, whoever is killed on the way: workers, the scheduler, the sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tailrank.runs import folder as files
+from tailrank.runs.sweeps.file import read_sweep
+from tailrank.runs.sweeps.sweep import RECORD, run_sweep
+
+TAILRANK = [sys.executable, "-c", "from tailrank.cli import main; main()"]
+FILE = """
+tau = [0.1, 1]
+seeds = 2
+iterations = 100
+checkpoint_every = 4
+output_episodes = 20
+environment = "risky-lock"
+settings = {horizon = 4, n_actions = 3, n_states = 12}
+"""
+LIMIT = 180.0
+"""Seconds after which a test is stuck."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sweep") / "s.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(path):
+    """What every way of running the sweep must give."""
+    sweep = read_sweep(path, path.parent / "serial")
+    run_sweep(sweep, backend="serial")
+    return outcome(sweep.out)
+
+
+def outcome(out):
+    """All bytes of a sweep, but for times and places."""
+    found = {RECORD: (out / RECORD).read_bytes()}
+    for folder in sorted(path for path in out.iterdir() if path.is_dir()):
+        for name in (files.CONFIG, files.ROWS, files.PLAN, files.BEST, files.CHECKPOINT):
+            # A checkpoint says how many seconds the run took.
+            found[f"{folder.name}/{name}"] = name == files.CHECKPOINT or (folder / name).read_bytes()
+        manifest = files.read_manifest(folder)
+        manifest["result"] = {k: v for k, v in manifest["result"].items() if k not in ("seconds", "out")}
+        found[f"{folder.name}/{files.MANIFEST}"] = manifest
+    assert len(found) == 1 + 4 * 6
+    return found
+
+
+def until(condition, *processes):
+    """Wait for what the condition gives, while the processes live."""
+    limit = time.monotonic() + LIMIT
+    while not (found := condition()):
+        assert time.monotonic() < limit, "nothing happened"
+        assert all(process.poll() is None for process in processes), "a process ended before"
+        time.sleep(0.005)
+    return found
+
+
+def start(path, out, *arguments):
+    command = [*TAILRANK, "sweep", str(path), "--out", str(out), *arguments]
+    # A group of its own, as in a terminal, to which Ctrl-C goes.
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+
+
+def ended(process):
+    """Exit code, stdout, and the lines on stderr that are ours: what Dask says on a busy machine is its business."""
+    stdout, stderr = process.communicate(timeout=LIMIT)
+    return process.returncode, stdout, [line for line in stderr.splitlines() if "distributed" not in line]
+
+
+def finished(process):
+    code, stdout, errors = ended(process)
+    assert (code, errors) == (0, [])
+    assert "0 failed" in stdout
+
+
+def resumed(path, out):
+    """What the same sweep gives afterwards, in this process."""
+    run_sweep(read_sweep(path, out), backend="serial")
+    return outcome(out)
+
+
+def holder(folder):
+    """The process that has the lock of a run, if one has."""
+    try:
+        inode = (folder / files.LOCK).stat().st_ino
+    except FileNotFoundError:
+        return None
+    for line in Path("/proc/locks").read_text().splitlines():
+        parts = line.split()
+        if parts[1] == "FLOCK" and int(parts[5].split(":")[2]) == inode:
+            return int(parts[4])
+    return None
+
+
+def kill_a_worker(out, *processes):
+    """SIGKILL the worker of a run that is past a checkpoint and not finished; the folder of the run."""
+
+    def one():
+        for folder in out.glob("*_seed*"):
+            pid = holder(folder)
+            if pid is None or not (folder / files.CHECKPOINT).exists():
+                continue
+            os.kill(pid, signal.SIGSTOP)  # so that the run is still going on when it dies
+            if holder(folder) == pid and files.read_manifest(folder).get("status") == "running":
+                os.kill(pid, signal.SIGKILL)
+                return folder
+            os.kill(pid, signal.SIGCONT)
+        return None
+
+    return until(one, *processes)
+
+
+def begun(out):
+    """Whether a run is past a checkpoint."""
+    return lambda: any(out.glob(f"*/{files.CHECKPOINT}"))
+
+
+@pytest.mark.parametrize("backend", ["processes", "dask"])
+def test_the_same_bytes_everywhere(path, expected, tmp_path, backend):
+    finished(start(path, tmp_path, "--backend", backend, "--workers", "2"))
+    assert outcome(tmp_path) == expected
+
+
+@pytest.mark.parametrize("backend", ["processes", "dask"])
+def test_killed_workers_lose_nothing(path, expected, tmp_path, backend):
+    sweep = start(path, tmp_path, "--backend", backend, "--workers", "2")
+    folder = kill_a_worker(tmp_path, sweep)
+    rows = (folder / files.ROWS).read_bytes()
+    if backend == "processes":
+        kill_a_worker(tmp_path, sweep)
+    finished(sweep)
+    assert outcome(tmp_path) == expected
+    assert expected[f"{folder.name}/{files.ROWS}"].startswith(rows[: rows.rfind(b"\n") + 1])
+
+
+def test_a_run_whose_workers_keep_dying_is_given_up(tmp_path):
+    path, doomed = tmp_path / "s.toml", tmp_path / "out" / "doomed_ela_tau0.1_seed0"
+    tables = (
+        f'[[environment]]\nenvironment = "risky-shortcut"\n{more}\n'
+        for more in (
+            'name = "doomed"\niterations = 100_000\ncheckpoint_every = 100_000',
+            'name = "lucky"\niterations = 5',
+        )
+    )
+    path.write_text("".join(tables))
+    sweep = start(path, tmp_path / "out", "--workers", "1")
+    killed = []
+    while len(killed) < 3:
+        pid = until(lambda: holder(doomed), sweep)
+        if pid not in killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+    code, stdout, errors = ended(sweep)
+    assert code == 1
+    assert "2 runs, 1 finished now, 1 failed" in stdout
+    why = "given up after its worker was lost 3 times (its process was killed by SIGKILL)"
+    assert errors[0] == f"tailrank: failed: {doomed.name}: {why}"
+
+
+@pytest.mark.parametrize(("backend", "number"), [("serial", 2), ("processes", 1), ("dask", 2)])
+def test_ctrl_c_and_again(path, expected, tmp_path, backend, number):
+    """Ctrl-C, or the end of the terminal."""
+    sweep = start(path, tmp_path, "--backend", backend)
+    until(begun(tmp_path), sweep)
+    os.killpg(sweep.pid, number)
+    code, stdout, errors = ended(sweep)
+    assert (code, stdout, len(errors)) == (128 + number, "", 1)
+    assert "the same command goes on" in errors[0]
+    assert not any(holder(folder) for folder in tmp_path.glob("*_seed*"))
+    record = json.loads((tmp_path / RECORD).read_text())["runs"]
+    assert {about["status"] for about in record} & {"begun", "new"}
+    for folder in tmp_path.glob("*_seed*"):
+        assert files.read_manifest(folder)["status"] in ("interrupted", "finished")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [".lock", RECORD]
+    assert resumed(path, tmp_path) == expected
+
+
+def test_workers_do_not_outlive_a_killed_sweep(path, expected, tmp_path):
+    sweep = start(path, tmp_path, "--workers", "2")
+    until(begun(tmp_path), sweep)
+    sweep.kill()
+    sweep.communicate()
+    until(lambda: not any(holder(folder) for folder in tmp_path.glob("*_seed*")))
+    assert any(files.read_manifest(folder)["status"] == "interrupted" for folder in tmp_path.glob("*_seed*"))
+    assert resumed(path, tmp_path) == expected
+
+
+@contextmanager
+def processes():
+    """A list of processes that are ended with the test."""
+    found = []
+    try:
+        yield found
+    finally:
+        for process in found:
+            process.kill()
+            process.wait()
+
+
+def dask(what, *arguments):
+    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments, "--no-dashboard"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_a_restarted_scheduler_loses_nothing(path, expected, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    address = f"tcp://127.0.0.1:{port}"
+    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", port)
+    worker = ("worker", address, "--nthreads", "1", "--no-nanny")
+    with processes() as all_of_them:
+        first = dask(*scheduler)
+        workers = [dask(*worker), dask(*worker)]
+        sweep = start(path, tmp_path, "--scheduler", address)
+        all_of_them += [first, *workers, sweep]
+        until(begun(tmp_path), sweep)
+        first.kill()
+        first.wait()
+        assert any(files.read_manifest(folder)["status"] == "running" for folder in tmp_path.glob("*_seed*"))
+        all_of_them.append(dask(*scheduler))
+
+        def over():
+            # Workers end with their scheduler; whoever started them starts them again.
+            for process in [process for process in workers if process.poll() is not None]:
+                workers.remove(process)
+                workers.append(dask(*worker))
+                all_of_them.append(workers[-1])
+            return sweep.poll() is not None
+
+        until(over)
+        finished(sweep)
+    assert outcome(tmp_path) == expected
+
+
+ODD_CLUSTERS = """
+import sys
+from pathlib import Path
+import pytest
+from distributed import LocalCluster
+from tailrank.checks import InputError
+from tailrank.runs import cluster
+from tailrank.runs.sweeps._backends import SweepTask
+from tailrank.runs.sweeps.sweep import run_sweep
+from tailrank.runs.sweeps.file import read_sweep
+
+sweep = read_sweep(sys.argv[1], sys.argv[2])
+with LocalCluster(n_workers=0, processes=False, dashboard_address=':0') as there:
+    with cluster.Cluster(sweep.out, 1, there.scheduler_address) as waiting:
+        waiting.submit(SweepTask("a", {}, "a"))
+        assert waiting.answer() is None
+        assert waiting.trouble() == "waiting for workers"
+    assert not list(sweep.out.iterdir())
+with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=':0') as there:
+    outcome = run_sweep(sweep, backend="dask", scheduler=there.scheduler_address)
+assert len(outcome.failed) == 4
+assert set(outcome.failed.values()) == {"its worker has 2 threads; start Dask workers with --nthreads 1"}
+cluster.CONNECT = 0.2
+for address in ("tcp://127.0.0.1:1", "tpc://127.0.0.1:1"):
+    with pytest.raises(InputError, match="scheduler = .*cannot be reached"):
+        run_sweep(sweep, backend="dask", scheduler=address)
+"""
+
+
+def test_clusters_without_workers_with_busy_ones_and_none(path, tmp_path):
+    # In a process of its own: a scheduler leaves sockets for the garbage collector, which warns.
+    command = [sys.executable, "-c", ODD_CLUSTERS, str(path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
