@@ -206,7 +206,7 @@ def _jobs(problem: SolveContext, spacing: float, found: Found | None) -> tuple[I
     terminal = np.where(problem.met[stop], terminal, 0.0)
     most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
     bound = induction.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
-    return InductionRequest(mdp, up, bound, keep_actions=False), InductionRequest(
+    return InductionRequest(mdp, up, bound, keep_actions=False, most=most), InductionRequest(
         mdp, nearest, induction.layout(mdp, nearest, problem.met), keep_actions=True
     )
 
@@ -236,7 +236,9 @@ def _pass(
     for bracket, play, evaluation in zip(brackets, plays, laws, strict=True):
         tau = bracket.tau
         objective = optimistic.objective(tau)
-        bracket.upper = min(bracket.upper, float(objective.max()), problem.mean + rounding)
+        bracket.upper = min(bracket.upper, problem.mean + rounding)
+        if tau < 1.0:
+            bracket.upper = min(bracket.upper, float(objective.max()))
         limit = limit if evaluation.exact else 0
         if neutral.cvar(tau) > evaluation.cvar(tau):
             # From the largest budget on, the tables hold the risk-neutral actions throughout.
@@ -245,8 +247,11 @@ def _pass(
             bracket.lower, bracket.found = evaluation.cvar(tau), (play, evaluation)
         bracket.upper = max(bracket.upper, bracket.lower)
         if tau < 1.0:
-            most = max(most, float(optimistic.budget[objective >= bracket.lower].max(initial=-np.inf)))
-    most = max(most, float(optimistic.budget[0])) if np.isfinite(most) else float(optimistic.budget[-1])
+            # The maximum may lie between two budgets, the first of which reaches the lower bound and the second not.
+            reaching = np.flatnonzero(objective >= bracket.lower)
+            last = int(reaching[-1]) + 1 if reaching.size else 0
+            most = max(most, float(optimistic.budget[min(last, objective.size - 1)]))
+    most = most if np.isfinite(most) else float(optimistic.budget[-1])
     return Found(found.curve.refined(optimistic) if found else optimistic, most, neutral, limit)
 
 
