@@ -101,10 +101,10 @@ class SolveContext:
             low, high = known[key]
             factor = mdp.discount**h
             nearest = min(max(usual, low), high)
-            own = usual if abs(usual - nearest) <= self.width else nearest
+            own = usual if abs(usual - nearest) * factor <= self.width else nearest
             origin[h] = own * factor
             reach = max(reach, abs(high - own) * factor, abs(own - low) * factor)
-            largest = max(largest, abs(low), abs(high), abs(own))
+            largest = max(largest, abs(low) * factor, abs(high) * factor, abs(own) * factor)
         return origin, reach, largest
 
     @property
@@ -183,8 +183,8 @@ def refine_brackets(
 
 @dataclass(frozen=True)
 class Found:
-    """What a pass hands to the next: the optimistic curve so far, the largest budget that may still be the
-    best one, the law of the risk-neutral policy, and whether laws may be short enough to list."""
+    """What a pass hands to the next: the optimistic curve so far, the largest budget (above the grid's offset) that
+    may still be the best one, the law of the risk-neutral policy, and whether laws may be short enough to list."""
 
     curve: Curve
     most: float
@@ -204,7 +204,7 @@ def _jobs(problem: SolveContext, spacing: float, found: Found | None) -> tuple[I
     offset = float(sum(up.origin[stop:], start=Fraction(0)))
     terminal = np.ceil((problem.high[stop] - offset) / spacing - ROUNDING_SLACK)
     terminal = np.where(problem.met[stop], terminal, 0.0)
-    most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
+    most = None if found is None else math.ceil(min(found.most / spacing, 4.0 * LARGEST_LEVEL)) + 1
     bound = induction.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return InductionRequest(mdp, up, bound, keep_actions=False, most=most), InductionRequest(
         mdp, nearest, induction.layout(mdp, nearest, problem.met), keep_actions=True
@@ -250,8 +250,8 @@ def _pass(
             # The maximum may lie between two budgets, the first of which reaches the lower bound and the second not.
             reaching = np.flatnonzero(objective >= bracket.lower)
             last = int(reaching[-1]) + 1 if reaching.size else 0
-            most = max(most, float(optimistic.budget[min(last, objective.size - 1)]))
-    most = most if np.isfinite(most) else float(optimistic.budget[-1])
+            most = max(most, float(optimistic.above[min(last, objective.size - 1)]))
+    most = most if np.isfinite(most) else float(optimistic.above[-1])
     return Found(found.curve.refined(optimistic) if found else optimistic, most, neutral, limit)
 
 
