@@ -1,4 +1,4 @@
-"""Rewards that are paid late under a strong discount: returns are tiny, and as exact as others relative to their size."""
+"""Rewards that are paid late under a strong discount: tiny returns, as exact as others relative to their size."""
 
 from __future__ import annotations
 
