@@ -9,6 +9,7 @@ the lower convex hull of the points (c, V(c)).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from tailrank.checks import InputError, tail_level
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
+from tailrank.planning.exact.limits import unlimited
 from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.law import best_budget
 
@@ -123,10 +125,13 @@ class InductionRequest:
         tables = 16 * self.mdp.n_states * self.mdp.horizon
         return self.layout.value_bytes + actions + tables
 
-    def run(self, mean_actions: np.ndarray) -> tuple[Curve, BudgetPolicy | None]:
-        """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept."""
+    def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
+        """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
+
+        check: called before every step; what it raises ends the induction.
+        """
         result = induction.induct(
-            self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions
+            self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions, check=check
         )
         index, units = result.curve(self.mdp.start)
         curve = Curve.of(self.grid, index, units)
