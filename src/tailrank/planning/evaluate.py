@@ -26,7 +26,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.plan import Plan
-from tailrank.policies.tables import Policy
+from tailrank.policies.tables import Policy, PolicyHolder, policy_of
 from tailrank.risk.intervals import METHODS, ConfidenceInterval, cvar_interval, mean_interval, var_interval
 from tailrank.risk.law import ReturnLaw
 
@@ -73,7 +73,7 @@ class Estimate:
 
 
 def evaluate(
-    policy: Policy | Plan,
+    policy: Policy | PolicyHolder,
     env: Environment,
     tau: float | None = None,
     *,
@@ -88,7 +88,7 @@ def evaluate(
     horizon: int | None = None,
     discount: float | None = None,
 ) -> Estimate:
-    """CVaR_tau of `policy` in `env`.
+    """CVaR_tau of `policy` (a policy, a plan or a loaded policy file) in `env`.
 
     In a FiniteMDP without `episodes` or `width`: exact, by pushing the return law forward. Otherwise `episodes` are
     played with `rng`, or, with `width`, until the interval for CVaR is no wider than that, at most `max_episodes`.
@@ -98,7 +98,7 @@ def evaluate(
     `Plan`, which has its own.
     """
     if isinstance(policy, Plan):
-        tau, policy = policy.tau if tau is None else tau, policy.policy
+        tau = policy.tau if tau is None else tau
     if tau is None:
         raise InputError("tau: must be given for a policy (a plan has its own)")
     return evaluate_all(
@@ -119,7 +119,7 @@ def evaluate(
 
 
 def evaluate_all(
-    policy: Policy,
+    policy: Policy | PolicyHolder,
     env: Environment,
     taus: Sequence[float],
     *,
@@ -138,7 +138,7 @@ def evaluate_all(
 
     With `width` all intervals for CVaR must be that narrow; each holds with `confidence` by itself.
     """
-    levels = checks.tail_levels(taus)
+    levels, policy = checks.tail_levels(taus), policy_of(policy)
     checks.one_of(method, "method", ("auto", *METHODS))
     if not 0.0 < checks.number(confidence, "confidence") < 1.0:
         raise InputError(f"confidence = {confidence}: must lie in (0, 1)")

@@ -41,6 +41,23 @@ class Policy(Protocol):
         ...
 
 
+class PolicyHolder(Protocol):
+    """A plan, what a policy file holds, or anything else that has a policy."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        ...
+
+
+def policy_of(item: Policy | PolicyHolder) -> Policy:
+    """The policy itself, of a policy or of something that holds one."""
+    found: Policy | None = item if hasattr(item, "act") else getattr(item, "policy", None)  # type: ignore[assignment]
+    if found is None:
+        raise InputError(f"policy: must be a policy, a plan or a loaded policy file, found {item!r:.60}")
+    return found
+
+
 @dataclass(frozen=True)
 class BudgetPolicy:
     """Acts on (step, state, remaining budget); the budget is an integer on `grid`.
