@@ -248,36 +248,6 @@ class LevelPolicy:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
 
 
-def whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
-    """The array as int64; refused if it holds anything else than whole numbers, or some that are too large."""
-    if array.dtype.kind not in "iu":
-        raise InputError(f"{name}: has type {array.dtype}, expected whole numbers")
-    if array.size and max(int(array.max()), -int(array.min())) >= 2**53:
-        raise InputError(f"{name}: is out of range")
-    return array.astype(np.int64, copy=False)
-
-
-def check_budget_policy(policy: BudgetPolicy) -> None:
-    """Raise unless the tables fit each other, so that no index leads out of them."""
-    H, S = policy.first.shape if policy.first.ndim == 2 else (-1, -1)
-    rules = (
-        (H > 0 and S > 0 and policy.grid.horizon == H, "first: must have shape [H, S] with H steps of the grid"),
-        (policy.elsewhere.shape == (H, S), "elsewhere: must have shape [H, S]"),
-        (policy.offset.shape == (H, S + 1), "offset: must have shape [H, S + 1]"),
-        (policy.actions.ndim == 1 and policy.actions.size > 0, "actions: must be a flat, non-empty array"),
-        (abs(policy.budget) < 2**53, "budget: is out of range"),
-    )
-    for holds, rule in rules:
-        if not holds:
-            raise InputError(rule)
-    if int(policy.offset.min()) < 0 or int(policy.offset.max()) > policy.actions.size:
-        raise InputError("offset: must stay within actions")
-    if not (np.diff(policy.offset, axis=1) >= 0).all():
-        raise InputError("offset: must not decrease")
-    if min(int(policy.actions.min()), int(policy.elsewhere.min())) < 0:
-        raise InputError("actions: must not be negative")
-
-
 def table_shape(policy: Policy) -> tuple[int, int] | None:
     """The numbers of steps and states (H, S) of a policy of tables, else None."""
     if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
