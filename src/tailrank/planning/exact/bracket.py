@@ -63,7 +63,7 @@ class SolveContext:
     mdp: FiniteMDP
     met: np.ndarray
     mean_policy: MarkovPolicy
-    mean: float
+    neutral: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
@@ -73,7 +73,12 @@ class SolveContext:
         mdp = mdp.merged()
         policy, values = risk_neutral(mdp)
         low, high = induction.return_ranges(mdp)
-        return cls(mdp, induction.reachable(mdp), policy, float(mdp.start @ values[0]), low, high)
+        return cls(mdp, induction.reachable(mdp), policy, values, low, high)
+
+    @property
+    def mean(self) -> float:
+        """The best mean; `neutral` [H + 1, S] has it from every step and state on."""
+        return float(self.mdp.start @ self.neutral[0])
 
     @property
     def width(self) -> float:
@@ -151,7 +156,7 @@ class Bracket:
 
 
 def refine_brackets(
-    problem: SolveContext, levels: tuple[float, ...], limits: Limits, unit: float | None
+    problem: SolveContext, levels: tuple[float, ...], limits: Limits, unit: float | None, undominated: bool = True
 ) -> tuple[list[Bracket], Found, str]:
     """A bracket for each level, what the last pass found, and why refinement stopped early (or nothing)."""
     brackets = [Bracket(tau) for tau in levels]
@@ -165,7 +170,7 @@ def refine_brackets(
     note = ""
     while True:
         started = time.perf_counter()
-        jobs = _jobs(problem, spacing, found)
+        jobs = _jobs(problem, spacing, found, undominated)
         for job in jobs:
             require_memory(job, limits.bytes)
         found = _pass(problem, jobs, brackets, found)
@@ -175,7 +180,7 @@ def refine_brackets(
         )
         if unit is not None or excess <= 1.0:
             break
-        spacing, note = _refine(problem, found, spacing, excess, took, limits)
+        spacing, note = _refine(problem, found, spacing, excess, took, limits, undominated)
         if note:
             break
     return brackets, found, note
@@ -196,7 +201,9 @@ COARSER = 4
 """Spacing of the policy's grid over that of the bound's: the policy's error is of second order."""
 
 
-def _jobs(problem: SolveContext, spacing: float, found: Found | None) -> tuple[InductionRequest, InductionRequest]:
+def _jobs(
+    problem: SolveContext, spacing: float, found: Found | None, undominated: bool
+) -> tuple[InductionRequest, InductionRequest]:
     """The two inductions of a pass: rewards rounded up (bound), rewards rounded to the nearest (policy)."""
     mdp = problem.mdp
     up, nearest = problem.grid(spacing, "up"), problem.grid(spacing * (COARSER if found else 1), "nearest")
@@ -207,7 +214,11 @@ def _jobs(problem: SolveContext, spacing: float, found: Found | None) -> tuple[I
     most = None if found is None else math.ceil((found.most - float(up.offset)) / spacing) + 1
     bound = induction.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return InductionRequest(mdp, up, bound, keep_actions=False), InductionRequest(
-        mdp, nearest, induction.layout(mdp, nearest, problem.met), keep_actions=True
+        mdp,
+        nearest,
+        induction.layout(mdp, nearest, problem.met),
+        keep_actions=True,
+        neutral=problem.neutral if undominated else None,
     )
 
 
@@ -251,7 +262,13 @@ def _pass(
 
 
 def _refine(
-    problem: SolveContext, found: Found, spacing: float, excess: float, took: float, limits: Limits
+    problem: SolveContext,
+    found: Found,
+    spacing: float,
+    excess: float,
+    took: float,
+    limits: Limits,
+    undominated: bool,
 ) -> tuple[float, str]:
     """The next spacing, or why there is none."""
     if problem.reach / spacing > LARGEST_LEVEL / 2:
@@ -261,7 +278,7 @@ def _refine(
         )
     finer = max(spacing * min(0.5, max(0.8 / excess, 1 / 64)), problem.reach / LARGEST_LEVEL)
     while True:
-        jobs = _jobs(problem, finer, found)
+        jobs = _jobs(problem, finer, found, undominated)
         growth = spacing / finer
         # The last pass may have spent its time compiling: what is cheap by any measure is not refused for that.
         expected = min(took * growth, sum(job.layout.products for job in jobs) / PRODUCTS_A_SECOND)
