@@ -25,6 +25,7 @@ from tailrank._system.parallel import over_states
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.limits import unlimited
 
 CACHED = 2**19
 """Entries of tables that may stay in a cache."""
@@ -226,8 +227,9 @@ def induct(
     at_ends: np.ndarray | None = None,
     bonus: np.ndarray | None = None,
     neutral: np.ndarray | None = None,
+    check: Callable[[], None] = unlimited,
 ) -> Induction:
-    """Run the induction on a layout.
+    """Run the induction on a layout; `check` is called before every step.
 
     at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
@@ -249,6 +251,7 @@ def induct(
     places = np.empty((mdp.n_states, 3), np.int64)
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
     for h in reversed(range(len(tables) - 1)):
+        check()
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
         _gather_kernels.padded_places(after.first, after.offset, after.pad, places)
