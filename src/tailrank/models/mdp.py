@@ -12,6 +12,7 @@ one row (action 0, back to itself, reward 0) and is listed in `absorbing`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,7 +95,7 @@ class FiniteMDP:
             H = blocks = int(block.max()) + 1
             if horizon is not None and horizon != H:
                 raise InputError(f"horizon = {horizon}: the rows have {H} steps; leave it out or make them agree")
-        _check_size(blocks * S * A, s.size)
+        _check_size((blocks, S, A), s.size)
         checks.affordable(H * S, f"horizon = {H}, states = {S}")
         labels, action_labels = labels or tuple(range(S)), action_labels or tuple(range(A))
         pair = (block * S + s) * A + a
@@ -255,12 +256,12 @@ def _indices(column: object, name: str) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def _check_size(pairs: int, rows: int) -> None:
+def _check_size(sizes: tuple[int, int, int], rows: int) -> None:
     """A few rows that name state 10^9 are a mistake, and must not cost 10^9 table entries."""
     most = 5_000_000 + 20 * rows
-    if pairs > most:
+    if math.prod(sizes) > most:
         raise InputError(
-            f"steps x states x actions = {pairs}: must be at most {most} for {rows} rows; "
+            f"steps x states x actions = {' x '.join(map(str, sizes))}: must be at most {most} for {rows} rows; "
             "are the state, action and step numbers right?"
         )
 
