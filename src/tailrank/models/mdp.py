@@ -22,6 +22,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.models import _kernels
+from tailrank.models.ragged import offsets, owners
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ class FiniteMDP:
         columns = [t[order], p[order], r[order]]
         counts, columns, absorbing = _add_absorbing(counts.reshape(blocks, S, A), columns)
         return cls(
-            ptr=np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64),
+            ptr=offsets(counts),
             next_state=columns[0].astype(np.int32),
             prob=columns[1],
             reward=columns[2],
@@ -165,7 +166,7 @@ class FiniteMDP:
     @cached_property
     def pair(self) -> np.ndarray:
         """The index (b S + s) A + a of the pair each row belongs to, [n]."""
-        return np.repeat(np.arange(self.ptr.size - 1), np.diff(self.ptr))
+        return owners(self.ptr)
 
     @cached_property
     def _rows_of_states(self) -> np.ndarray:
@@ -236,7 +237,7 @@ class FiniteMDP:
         counts = np.bincount(key[0][begin], minlength=self.ptr.size - 1)
         return replace(
             self,
-            ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            ptr=offsets(counts),
             next_state=key[1][begin],
             prob=np.add.reduceat(self.prob[order], begin),
             reward=key[2][begin],
@@ -305,8 +306,7 @@ def _add_absorbing(
     block, state = np.nonzero(counts.sum(axis=2) == 0)
     if block.size == 0:
         return counts, columns, ()
-    ends = np.concatenate([[0], np.cumsum(counts.ravel())])
-    at = ends[(block * counts.shape[1] + state) * counts.shape[2]]
+    at = offsets(counts)[(block * counts.shape[1] + state) * counts.shape[2]]
     counts = counts.copy()
     counts[block, state, 0] = 1
     values = (state, np.ones(state.size), np.zeros(state.size))

@@ -14,6 +14,7 @@ from tailrank.checks import InputError
 from tailrank.envs.built_in.episodic import Episodic
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import offsets, owners, rows_of
 from tailrank.models.rewards import RewardLaw, dependence
 
 DEPENDENT = 1e-9
@@ -101,16 +102,14 @@ def _all_available(mdp: FiniteMDP) -> FiniteMDP:
     there = np.diff(mdp.ptr).reshape(-1, A) > 0
     source = np.where(there, np.arange(A), there.argmax(axis=1)[:, None])
     pair = (np.arange(mdp.n_blocks * S)[:, None] * A + source).ravel()
-    counts = np.diff(mdp.ptr)[pair]
-    ptr = np.concatenate([[0], np.cumsum(counts)])
-    row = np.arange(ptr[-1]) + np.repeat(mdp.ptr[pair] - ptr[:-1], counts)
+    ptr, (_, row) = offsets(np.diff(mdp.ptr)[pair]), rows_of(mdp.ptr, pair)
     return replace(mdp, ptr=ptr, next_state=mdp.next_state[row], prob=mdp.prob[row], reward=mdp.reward[row])
 
 
 def _kernel(mdp: FiniteMDP, b: int) -> np.ndarray:
     ptr, next_state, prob, _ = mdp.rows(b)
     kernel = np.zeros((ptr.size - 1, mdp.n_states))
-    np.add.at(kernel, (np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), next_state), prob)
+    np.add.at(kernel, (owners(ptr), next_state), prob)
     return kernel.reshape(mdp.n_states, mdp.n_actions, mdp.n_states)
 
 
