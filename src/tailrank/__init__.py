@@ -6,10 +6,11 @@ states and actions are counted from zero in Python.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from tailrank._system.lazy import lazy_names
+
+__version__ = "0.2.0"
 
 _HOMES = {
     "BudgetPolicy": "policies.tables",
@@ -107,12 +108,7 @@ if TYPE_CHECKING:
     from tailrank.runs.policy_files.storage import load, save
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tailrank' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"tailrank.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names("tailrank", _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,7 @@ from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
 from tailrank.learning.playing import PlayedPlan
 from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
+from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.risk.intervals import dkw_bounds
 from tailrank.risk.law import cvar
@@ -68,16 +69,10 @@ class OutputRule:
             for i, (_, plan) in enumerate(candidates)
         ]
         best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
-        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), return_range(env))
+        bounds = return_range(env) or (-np.inf, np.inf)
+        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
-
-
-def return_range(env: CountableEnv) -> tuple[float, float]:
-    """The least and the most that an episode can earn on the grid of rewards."""
-    rewards = env.rewards
-    low = float(rewards.grid.value(0)) - env.horizon * float(rewards.grid.unit)  # rounded up by at most a unit a step
-    return low, float(rewards.grid.value(env.horizon * rewards.top))
 
 
 def play_plan(
