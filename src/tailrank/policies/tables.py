@@ -42,6 +42,23 @@ class Policy(Protocol):
         ...
 
 
+class PolicyHolder(Protocol):
+    """A plan, what a policy file holds, or anything else that has a policy."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        ...
+
+
+def policy_of(item: Policy | PolicyHolder) -> Policy:
+    """The policy itself, of a policy or of something that holds one."""
+    found: Policy | None = item if hasattr(item, "act") else getattr(item, "policy", None)  # type: ignore[assignment]
+    if found is None:
+        raise InputError(f"policy: must be a policy, a plan or a loaded policy file, found {item!r:.60}")
+    return found
+
+
 @dataclass(frozen=True)
 class BudgetPolicy:
     """Acts on (step, state, remaining budget); the budget is an integer on `grid`.
@@ -217,11 +234,18 @@ class LevelPolicy:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
 
 
+def table_shape(policy: Policy) -> tuple[int, int] | None:
+    """The numbers of steps and states (H, S) of a policy of tables, else None."""
+    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        return None
+    return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
+
+
 def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
     """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
-    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+    shape = table_shape(policy)
+    if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return
-    shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
     if shape != (H, S):
         raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
     most = int(policy.actions.max(initial=0))
