@@ -23,6 +23,7 @@ _HOMES = {
     "MarkovPolicy": "policies.tables",
     "ModelChoice": "learning.oracles.choices",
     "NotConverged": "checks",
+    "ObservedELA": "learning.observed.ela",
     "Plan": "planning.plan",
     "Policy": "policies.tables",
     "Predictor": "policies.predictor",
@@ -31,6 +32,7 @@ _HOMES = {
     "cvar": "risk.law",
     "cvar_interval": "risk.intervals",
     "evaluate": "planning.evaluate",
+    "learn": "learning.learn",
     "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
@@ -58,6 +60,7 @@ __all__ = [
     "MarkovPolicy",
     "ModelChoice",
     "NotConverged",
+    "ObservedELA",
     "Plan",
     "Policy",
     "Predictor",
@@ -66,6 +69,7 @@ __all__ = [
     "cvar",
     "cvar_interval",
     "evaluate",
+    "learn",
     "load",
     "make_episodic",
     "make_simulator",
@@ -88,6 +92,8 @@ if TYPE_CHECKING:
     from tailrank.episodes.rollout import play, play_simulator
     from tailrank.learning.decoding.choose import Discriminative
     from tailrank.learning.ela.ela import ELA
+    from tailrank.learning.learn import learn
+    from tailrank.learning.observed.ela import ObservedELA
     from tailrank.learning.oracles.choices import ModelChoice
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train
