@@ -64,7 +64,7 @@ class MarkovEngine:
 
     problem: SolveContext
     limits: Limits
-    tolerance: float
+    span: float
 
     def exponential(self, beta: float) -> Answer:
         """See `risk.measures.base.Engine.exponential`."""
@@ -79,6 +79,10 @@ class MarkovEngine:
         """See `risk.measures.base.Engine.worst`."""
         policy, value = worst_case(self.problem.mdp)
         return Answer(policy, value, value)
+
+    def allowed(self, value: float) -> float:
+        """Half of what a bracket may be wide: the other half is for rounding. span: of the values of the measure."""
+        return max(0.5 * self.limits.allowed(value, value, self.span), 1e-14 * (self.span + abs(value)))
 
     def may_go_on(self) -> bool:
         """Whether there is time left."""

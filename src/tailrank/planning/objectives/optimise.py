@@ -101,14 +101,9 @@ def _law_of(problem: SolveContext, policy: Policy, grid: BudgetGrid | None) -> E
 
 
 def _without_budgets(problem: SolveContext, measure: Measure, limits: Limits, span: float) -> Optimum:
-    engine = MarkovEngine(problem, limits, _tolerance(limits, span))
+    engine = MarkovEngine(problem, limits, span)
     answer = measure.plan(engine)  # type: ignore[arg-type]
     return Optimum(answer.policy, answer.value, answer.upper, None)
-
-
-def _tolerance(limits: Limits, span: float) -> float:
-    """What a search over parameters may leave open: a part of what the bracket may be wide."""
-    return 0.5 * max(limits.tolerance[0], limits.tolerance[1] * 0.01 * span, 1e-14 * span)
 
 
 def _on_lattice(problem: SolveContext, measure: Measure, limits: Limits, span: float) -> Optimum | None:
@@ -120,7 +115,7 @@ def _on_lattice(problem: SolveContext, measure: Measure, limits: Limits, span: f
     affordable = PRODUCTS_A_SECOND * (limits.seconds if problem.mdp.discount == 1.0 else 0.1)
     if work.value_bytes * 4 + work.entries * 2 > limits.bytes or work.products > affordable:
         return None
-    engine = GridEngine(problem, limits, _tolerance(limits, span), grid, check=limits.check)
+    engine = GridEngine(problem, limits, span, grid, check=limits.check)
     try:
         answer = measure.plan(engine)
     except OutOfTime:
@@ -176,9 +171,8 @@ def _pass(
     """Bounds and a policy from grids of one spacing."""
     up, nearest = problem.grid(spacing, "up"), problem.grid(spacing, "nearest")
     lift = ROUNDING_SLACK * (up.horizon + 1) * spacing + problem.rounding
-    tolerance = _tolerance(limits, span)
-    above = measure.plan(GridEngine(problem, limits, tolerance, up, lift, check))
-    answer: Answer = measure.plan(GridEngine(problem, limits, tolerance, nearest, 0.0, check))
+    above = measure.plan(GridEngine(problem, limits, span, up, lift, check))
+    answer: Answer = measure.plan(GridEngine(problem, limits, span, nearest, 0.0, check))
     evaluation = return_law(answer.policy, problem.mdp, nearest)
     law = evaluation.law
     if not evaluation.exact:

@@ -91,9 +91,8 @@ class Engine(Protocol):
         """The largest return."""
         ...
 
-    @property
-    def tolerance(self) -> float:
-        """The gap between value and upper bound that is asked for."""
+    def allowed(self, value: float) -> float:
+        """How far an upper bound may be above this value."""
         ...
 
     def table(self, terminal: Terminal, first: float, last: float | None = None) -> BudgetTable:
@@ -200,7 +199,7 @@ class Certainty(Measure):
         while True:
             bounds = [max(u, v) + self.bend() * (b - a) ** 2 / 8 for a, b, u, v in ends]
             upper = max(best.value, *bounds)
-            if upper - best.value <= engine.tolerance or not engine.may_go_on():
+            if upper - best.value <= engine.allowed(best.value) or not engine.may_go_on():
                 return Answer(best.policy, best.value, upper, best.budget)
             a, b, u, v = ends.pop(int(np.argmax(bounds)))
             middle = 0.5 * (a + b)

@@ -83,7 +83,7 @@ class EVaR(Measure):
             bounds = [known[b] - slope * a for a, b in pairwise(ends)]
             k = max(range(len(bounds)), key=bounds.__getitem__)
             upper = max(best.value, bounds[k])
-            if upper - best.value <= engine.tolerance or not engine.may_go_on():
+            if upper - best.value <= engine.allowed(best.value) or not engine.may_go_on():
                 return Answer(best.policy, best.value, upper)
             middle = 0.5 * (ends[k] + ends[k + 1])
             solve(middle)

@@ -48,7 +48,7 @@ class MeanVariance(Certainty):
         def objective(b: float) -> float:
             return b + float(p @ self.utility(x - b))
 
-        # With k outcomes below the top the slope is zero at b = (mean of these) - (rest / mass) / (2 c).
+        # With k outcomes below the top the slope is zero at b = (their sum + (1 - mass) / (2 c)) / mass.
         mass, first = np.cumsum(p), np.cumsum(p * x)
-        best = max(objective(float(b)) for b in (first - (1.0 - mass) * 0.5 / c) / mass)
+        best = max(objective(float(b)) for b in (first + (1.0 - mass) * 0.5 / c) / mass)
         return float(law.values[0]) + best

@@ -104,7 +104,7 @@ class Spectral(Measure):
         heap: list[tuple[float, Box]] = [(-rest, spans)]
         while heap:
             upper = -heap[0][0]
-            if upper <= best.value + engine.tolerance or not engine.may_go_on():
+            if upper <= best.value + engine.allowed(best.value) or not engine.may_go_on():
                 return Answer(best.policy, best.value, max(upper, best.value))
             _, box = heapq.heappop(heap)
             k = max(range(len(box)), key=lambda j: weights[j] * (budgets[box[j][1]] - budgets[box[j][0]]))
