@@ -31,6 +31,8 @@ from tailrank.risk.measures.base import Answer, Measure
 NEGLIGIBLE = 1e-10
 """A bracket this narrow, relative to the range of values, is rounding."""
 FINER = 4.0
+CHEAP = 1e7
+"""Products of an induction that takes no time to speak of."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ def _on_lattice(problem: SolveContext, measure: Measure, limits: Limits, span: f
     affordable = PRODUCTS_A_SECOND * (limits.seconds if problem.mdp.discount == 1.0 else 0.1)
     if work.value_bytes * 4 + work.entries * 2 > limits.bytes or work.products > affordable:
         return None
-    engine = GridEngine(problem, limits, span, grid, check=limits.check)
+    # The first call may spend its time compiling: what is cheap by any measure is not broken off for that.
+    check = unlimited if work.products <= CHEAP else limits.check
+    engine = GridEngine(problem, limits, span, grid, check=check)
     try:
         answer = measure.plan(engine)
     except OutOfTime:
