@@ -1,0 +1,87 @@
+"""The kernel model as a candidate: fit, plan with a bonus to explore, plans without it to be handed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.learning.simulators.exploring import ExploringPolicy
+from tailrank.learning.simulators.model import KernelModel, fit_kernel
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.planning.kernel.induction import plan_kernel
+from tailrank.policies.kernel import KernelPolicy
+from tailrank.policies.tables import Policy
+
+SHARES = (0.0, 0.05, 0.2)
+"""Outputs leave out actions that were tried in a state less than this share of the most tried one."""
+
+
+@dataclass(frozen=True)
+class FittedKernel:
+    """A model of what was played, for tail tau; promise: the CVaR of the plan in the model."""
+
+    model: KernelModel
+    tau: float
+    horizon: int
+    bonus: float
+    epsilon: float
+    returns: np.ndarray
+
+    def plan(self, share: float = 0.0, optimistic: bool = False) -> tuple[KernelPolicy, float]:
+        """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured."""
+        model = self.model
+        visits, scale = model.visits, model.scale
+        rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
+        bonus = rare if optimistic else np.zeros_like(visits)
+        empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
+        allowed = ~empty & (visits >= share * visits.max(axis=1, keepdims=True))
+        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed | (optimistic & empty))
+        policy = KernelPolicy(
+            model.metric,
+            model.representatives,
+            model.neighbours,
+            model.rows,
+            scale,
+            bonus,
+            allowed | (optimistic & empty),
+            plan.steps,
+            plan.tables,
+            plan.budget,
+            self.horizon,
+        )
+        return policy, plan.promise
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """What to play next."""
+        plans = tuple(self.plan(optimistic=how)[0] for how in (False, True))
+        return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
+
+    def outputs(self) -> list[tuple[str, Policy, float]]:
+        """Names, policies and promises of what may be handed out."""
+        return [(f"kernel, share {share:g}", *self.plan(share)) for share in SHARES]
+
+
+@dataclass(frozen=True)
+class KernelCandidate:
+    """The settings. representatives, budgets, transitions: at most so many; bonus: of an episode of pairs
+    never tried, as a share of tau times the range of returns; epsilon: random actions.
+    """
+
+    representatives: int = 1000
+    budgets: int = 160
+    transitions: int = 200_000
+    bonus: float = 0.3
+    epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, least in (("representatives", 2), ("budgets", 3), ("transitions", 100)):
+            checks.whole(getattr(self, name), name, least)
+        checks.not_negative(self.bonus, "bonus")
+        checks.inside(self.epsilon, "epsilon", "[0, 1]")
+
+    def fit(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedKernel:
+        """The model of what was played."""
+        model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
+        return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
