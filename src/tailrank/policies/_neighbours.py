@@ -107,7 +107,9 @@ def looked_up(row, place):
 
 
 @compiled(fastmath=False)
-def choose_between(points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, end, places, result):
+def choose_between(
+    points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, end, places, result
+):
     """Actions result [n] of least shortfall at points [n, k] with places [n] in the tables of budgets.
 
     The value after a step is (1 - mix) low + mix high (tables [M, C] of two steps); an episode that ended has the

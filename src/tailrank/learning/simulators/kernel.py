@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.learning.simulators.exploring import ExploringPolicy
+from tailrank.learning.simulators.learner import CandidateOutput
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.planning.kernel.induction import plan_kernel
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.tables import Policy
 
-SHARES = (0.0, 0.05, 0.2)
+SHARES = (0.05, 0.2)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
 
 
@@ -37,7 +40,9 @@ class FittedKernel:
         bonus = rare if optimistic else np.zeros_like(visits)
         empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
         allowed = ~empty & (visits >= share * visits.max(axis=1, keepdims=True))
-        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed | (optimistic & empty))
+        plan = plan_kernel(
+            model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed | (optimistic & empty)
+        )
         policy = KernelPolicy(
             model.metric,
             model.representatives,
@@ -45,7 +50,7 @@ class FittedKernel:
             model.rows,
             scale,
             bonus,
-            allowed | (optimistic & empty),
+            allowed,
             plan.steps,
             plan.tables,
             plan.budget,
@@ -58,9 +63,28 @@ class FittedKernel:
         plans = tuple(self.plan(optimistic=how)[0] for how in (False, True))
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
 
-    def outputs(self) -> list[tuple[str, Policy, float]]:
-        """Names, policies and promises of what may be handed out."""
-        return [(f"kernel, share {share:g}", *self.plan(share)) for share in SHARES]
+    def outputs(self) -> list[CandidateOutput]:
+        """Plans without bonus, with more or less caution."""
+        return list(self._outputs)
+
+    @cached_property
+    def _outputs(self) -> tuple[CandidateOutput, ...]:
+        return tuple(CandidateOutput(f"kernel, share {share:g}", *self.plan(share)) for share in SHARES)
+
+    def about(self) -> str:
+        """Representatives and how outcomes are made."""
+        model, choice = self.model, self.model.choice
+        if np.isnan(model.score):
+            return f"counts of {len(model.representatives)} observations"
+        timed = ", step" if choice.timed else ""
+        return (
+            f"kernel of {len(model.representatives)}, {choice.neighbours} {choice.move} {choice.labels}, "
+            f"metric {choice.power}{timed}, score {model.score:.3g}"
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Nothing: the fit follows from the episodes."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -81,7 +105,20 @@ class KernelCandidate:
         checks.not_negative(self.bonus, "bonus")
         checks.inside(self.epsilon, "epsilon", "[0, 1]")
 
-    def fit(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedKernel:
-        """The model of what was played."""
+    def fit(
+        self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
+    ) -> FittedKernel:
+        """The model of what was played, whatever was fitted before."""
         model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
         return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
+
+    def restored(
+        self,
+        arrays: dict[str, np.ndarray],
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+    ) -> FittedKernel:
+        """The same fit again."""
+        return self.fit(played, n_actions, tau, rng)

@@ -1,8 +1,8 @@
 """The kernel model of a simulator, after kernel-based stochastic factorisation (Barreto et al. 2016).
 
-Representatives are observations near the centres of a k-means of what was seen; what each action leads to from them is a
-weighted sample of outcomes (`outcomes`), every next state interpolated among its nearest representatives. This is a
-low-rank model: phi interpolates, psi_j is the weighted sample. Where no more than `representatives` different
+Representatives are observations near the centres of a k-means of what was seen; what each action leads to from them
+is a weighted sample of outcomes (`outcomes`), every next state interpolated among its nearest representatives. This
+is a low-rank model: phi interpolates, psi_j is the weighted sample. Where no more than `representatives` different
 observations were seen, each is its own representative, and the model is that of counts.
 """
 
@@ -19,15 +19,17 @@ from tailrank.learning.simulators.scale import budget_scale
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
 
 ALTERNATIVES: tuple[dict[str, object], ...] = (
+    {"power": 1},
+    {"power": 2},
     {"move": "trend"},
     {"labels": "near"},
-    {"learned": True},
+    {"move": "noise", "labels": "near", "neighbours": 64},
     {"neighbours": 8},
     {"neighbours": 32},
     {"timed": True},
 )
 """What is tried in turn; each is taken where it improves the held-out score by more than
-this share and two standard errors."""
+this share and one standard error."""
 GAIN = 0.02
 QUERIES = 1000
 """Held-out transitions that are scored."""
@@ -71,7 +73,7 @@ def fit_kernel(
     made = Standard.of(data.features, choice.timed, rng)
     s = made.place(data.features, data.step / played.horizon)
     after = made.place(data.after, (data.step + 1) / played.horizon)
-    weights = np.sqrt(relevance(s, after, data, n_actions)) if choice.learned else np.ones(s.shape[1])
+    weights = relevance(s, after, data, n_actions) ** (choice.power / 2)
     first = made.place(played.first, np.zeros(played.n))
     centres = spread_out(
         np.vstack([after[~data.ended], first]), weights, min(representatives, max(data.n // 8, 2)), rng
@@ -84,7 +86,18 @@ def fit_kernel(
     index, phi = interpolation(first * weights, places, neighbours)
     start = np.bincount(index.ravel(), weights=phi.ravel(), minlength=len(centres)) / played.n
     visits = _visits(near, data.actions, len(centres), n_actions)
-    return KernelModel(made.metric(weights), places, neighbours, rows, scale, visits, regions(places, visits, rng), start, choice, score)
+    return KernelModel(
+        made.metric(weights),
+        places,
+        neighbours,
+        rows,
+        scale,
+        visits,
+        regions(places, visits, rng),
+        start,
+        choice,
+        score,
+    )
 
 
 def _counted(
@@ -113,9 +126,10 @@ def _counted(
 
 def distinct_observations(features: np.ndarray) -> np.ndarray:
     """The different rows of features [n, m], [M, m], in a fixed order."""
-    mixers = np.random.default_rng(0).integers(0, 2**63, size=features.shape[1], dtype=np.uint64) * np.uint64(2)
+    mixers = np.random.default_rng(0).integers(0, 2**63, size=features.shape[1], dtype=np.uint64)
     keys = np.zeros(len(features), dtype=np.uint64)
-    for j, mixer in enumerate(mixers + np.uint64(1)):
+    for j in range(features.shape[1]):
+        mixer = np.uint64(2) * mixers[j] + np.uint64(1)
         keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
     return features[np.unique(keys, return_index=True)[1]]
 
@@ -151,13 +165,9 @@ def choose(data: Transitions, horizon: int, n_actions: int, rng: np.random.Gener
 
     def scores(choice: KernelChoice) -> np.ndarray:
         place = made[choice.timed].place
-        parts = [
-            place(x, (y.step + i) / horizon)
-            for y in (train, test)
-            for i, x in enumerate((y.features, y.after))
-        ]
+        parts = [place(x, (y.step + i) / horizon) for y in (train, test) for i, x in enumerate((y.features, y.after))]
         extra = parts[0].shape[1] - v.size
-        weights = np.sqrt(np.append(v, np.ones(extra))) if choice.learned else np.ones(parts[0].shape[1])
+        weights = np.append(v, np.ones(extra)) ** (choice.power / 2)
         model = OutcomeModel.of(parts[0], parts[1], train, weights, choice, n_actions)
         return held_out_scores(model, parts[2], parts[3], test, np.append(v, np.zeros(extra)))
 
@@ -166,7 +176,7 @@ def choose(data: Transitions, horizon: int, n_actions: int, rng: np.random.Gener
         other = replace(best, **change)  # type: ignore[arg-type]
         found = scores(other)
         gain = least - found
-        if gain.mean() > max(GAIN * least.mean(), 2.0 * gain.std() / np.sqrt(gain.size)):
+        if gain.mean() > max(GAIN * least.mean(), gain.std() / np.sqrt(gain.size)):
             best, least = other, found
     return best, float(least.mean())
 
@@ -208,7 +218,8 @@ def kernel_rows(
         pair = np.repeat(np.arange(M) * n_actions + a, K)[:, None]
         shift = np.repeat((found.rewards.reshape(n * K, 1) - scale.origin) / scale.unit, index.shape[1], axis=1)
         parts.append([np.broadcast_to(pair, index.shape).ravel(), index.ravel(), shift.ravel(), weight.ravel()])
-    return merged(*(np.concatenate(part) for part in zip(*parts, strict=True)), M, n_actions)
+    pairs, after, shifts, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return merged(pairs, after, shifts, weights, M, n_actions)
 
 
 def merged(
@@ -228,8 +239,6 @@ def merged(
     found, place = np.unique(key, return_inverse=True)
     total = np.bincount(place, weights=weight, minlength=found.size)
     pair = found // ((M + 1) * (high - low + 1))
-    total /= np.bincount(pair, weights=total, minlength=M * n_actions)[pair]
+    total = total / np.bincount(pair, weights=total, minlength=M * n_actions)[pair]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=M * n_actions))]).astype(np.int64)
-    return KernelRows(
-        ptr, (found // (high - low + 1)) % (M + 1), found % (high - low + 1) + low, total
-    )
+    return KernelRows(ptr, (found // (high - low + 1)) % (M + 1), found % (high - low + 1) + low, total)

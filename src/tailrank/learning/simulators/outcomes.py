@@ -1,12 +1,13 @@
 """What an action leads to from a state: transitions of that action from nearby, moved to the state, with weights.
 
-    (x', r, ended)_i with weight exp(-d_i^2 / (2 s^2)),  i among the k nearest in the metric,  s = half the k-th distance
+    (x', r, ended)_i with weight exp(-d_i^2 / (2 s^2)),  i among the k nearest in the metric, s half the k-th distance
 
 "shift" moves x'_i by the difference of the states; "trend" keeps what the quadratic trend of that action does not
-explain: x'_i - f_a(x_i) + f_a(x). Rewards and ends stay those of transition i ("kept"), or are those of the transition
-of the same action whose (x, x') is nearest to the moved one ("near"). Which of these is used, how many neighbours, and
-whether time counts, is settled by the score of held-out transitions: CRPS of r, of ended and of the coordinates of x',
-each as a share of the CRPS of a prediction that does not look at x and a.
+explain: x'_i - f_a(x_i) + f_a(x); "noise" does so with the nearest transitions of all actions, so that the actions of a
+state differ by their trends and not by luck. Rewards and ends stay those of transition i ("kept"), or are those of
+the transition of the same action whose (x, x') is nearest to the moved one ("near"). Which of these is used, how many
+neighbours, and whether time counts, is settled by the score of held-out transitions: CRPS of r, of ended and of
+the coordinates of x', each as a share of the CRPS of a prediction that does not look at x and a.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from tailrank.learning.simulators.played import Transitions
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """How outcomes are made: see the head of the module. learned: whether coordinates are weighed by relevance."""
+    """How outcomes are made: see the head of the module. power: coordinates are
+    weighed by relevance to the power of half of this (0: all the same)."""
 
     neighbours: int = 16
     move: str = "shift"
     labels: str = "kept"
-    learned: bool = False
+    power: int = 0
     timed: bool = False
 
 
 @dataclass(frozen=True)
 class OutcomeSample:
-    """K weighted outcomes of n queries: after [n, K, k], rewards, ended, weights [n, K] and distance [n] of the K-th."""
+    """K weighted outcomes of n queries: after [n, K, k], rewards, ended and weights [n, K]."""
 
     after: np.ndarray
     rewards: np.ndarray
     ended: np.ndarray
     weights: np.ndarray
-    distance: np.ndarray
 
 
 @dataclass(frozen=True)
 class OutcomeModel:
     """Transitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
-    action; fitted [T, k] is the trend at s. Trees and the trend are left out where the choice needs none.
+    action (the last of (x): all actions); fitted [T, k] is the trend at s. What the choice does not need is left out.
     """
 
     s: np.ndarray
@@ -71,17 +72,17 @@ class OutcomeModel:
         """The model of these transitions."""
         by_action = [np.flatnonzero(data.actions == a) for a in range(n_actions)]
         both = np.hstack([s, after]) * np.tile(weights, 2)
-        places = tuple(ActionTree.of(rows, s * weights) for rows in by_action)
+        places = tuple(ActionTree.of(rows, s * weights) for rows in (*by_action, np.arange(data.n)))
         moves = tuple(ActionTree.of(rows, both) for rows in by_action) if choice.labels == "near" else ()
-        trend = Trend.of(s, data.actions, after, n_actions) if choice.move == "trend" else None
+        trend = Trend.of(s, data.actions, after, n_actions) if choice.move != "shift" else None
         fitted = None if trend is None else trend.at(s, data.actions)
         return cls(s, after, data, weights, choice, places, moves, trend, fitted)
 
     def sample(self, s: np.ndarray, action: int) -> OutcomeSample:
         """Outcomes of an action at coordinates s [n, k]; K is less where the action has fewer transitions."""
-        rows = self.places[action].rows
-        K = min(self.choice.neighbours, rows.size)
-        distance, near = self.places[action].query(s * self.weights, K)
+        tree = self.places[-1] if self.choice.move == "noise" else self.places[action]
+        K = min(self.choice.neighbours, tree.rows.size)
+        distance, near = tree.query(s * self.weights, K)
         half = 0.5 * distance[:, -1:]
         weights = np.exp(-0.5 * (distance / np.where(half > 0, half, 1.0)) ** 2)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -90,18 +91,19 @@ class OutcomeModel:
             moved = after - self.fitted[near] + self.trend.at(s, np.full(len(s), action))[:, None]
         else:
             moved = after + (s[:, None] - self.s[near])
-        after = np.where(distance[..., None] > 0, moved, after)
-        labels = self._relabelled(s, after, near, distance, action) if self.moves else near
-        return OutcomeSample(after, self.data.rewards[labels], self.data.ended[labels], weights, distance[:, -1])
+        same = (distance == 0) & (self.data.actions[near] == action)
+        after = np.where(same[..., None], after, moved)
+        labels = self._relabelled(s, after, near, same, action) if self.moves else near
+        return OutcomeSample(after, self.data.rewards[labels], self.data.ended[labels], weights)
 
     def _relabelled(
-        self, s: np.ndarray, after: np.ndarray, near: np.ndarray, distance: np.ndarray, action: int
+        self, s: np.ndarray, after: np.ndarray, near: np.ndarray, same: np.ndarray, action: int
     ) -> np.ndarray:
         """For moved outcomes [n, K] the transition whose (x, x') is nearest."""
         n, K, k = after.shape
         here = np.broadcast_to(s[:, None] * self.weights, (n, K, k))
         points = np.concatenate([here, after * self.weights], axis=2).reshape(n * K, 2 * k)
-        return np.where(distance > 0, self.moves[action].query(points, 1)[1].reshape(n, K), near)
+        return np.where(same, near, self.moves[action].query(points, 1)[1].reshape(n, K))
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,10 @@ class PlayedEpisodes:
             np.concatenate([self.lengths, played.lengths]),
         )
 
+    def step_numbers(self) -> np.ndarray:
+        """h of each step, [T]."""
+        return np.arange(self.steps) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+
     def to_go(self) -> np.ndarray:
         """Return from each step on, [T]."""
         ends = np.cumsum(self.lengths)

@@ -25,14 +25,18 @@ def budget_scale(played: PlayedEpisodes, budgets: int) -> BudgetScale:
     values, counts = np.unique(played.rewards, return_counts=True)
     often = int(np.argmax(counts))
     origin = float(values[often]) if 2 * counts[often] > played.steps else float(np.median(played.rewards))
-    left = played.horizon - (np.arange(played.steps) - np.repeat(np.cumsum(played.lengths) - played.lengths, played.lengths))
+    left = played.horizon - (
+        np.arange(played.steps) - np.repeat(np.cumsum(played.lengths) - played.lengths, played.lengths)
+    )
     above = played.to_go() - origin * left
     # A cut-off episode has nothing to come; one that ended early has -origin times the steps that it did not play.
     low, high = min(float(above.min()), 0.0), max(float(above.max()), 0.0)
     spread = (high - low) or max(abs(origin), 1.0)
     low, high = low - WIDER * spread, high + WIDER * spread
     # Where episodes end early, what their end is worth moves by the origin with every step.
-    unit = _shared_unit(np.append(values - origin, origin), (high - low) / (FINER * budgets)) or (high - low) / (budgets - 1)
+    unit = _shared_unit(np.append(values - origin, origin), (high - low) / (FINER * budgets)) or (high - low) / (
+        budgets - 1
+    )
     first = int(np.floor(low / unit))
     return BudgetScale(unit, float(first), int(np.ceil(high / unit)) - first + 1, origin)
 

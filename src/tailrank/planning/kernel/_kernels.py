@@ -8,7 +8,7 @@ from tailrank._system.jit import compiled
 
 
 @compiled(fastmath=True)
-def backup(ptr, after, shift, weight, bonus, allowed, pad, end, table, result):
+def backup(ptr, after, shift, weight, bonus, allowed, pad, table, result):
     """One step: result [M, C] = min over actions of the expected value after it, less its bonus.
 
     table [M + 1, pad + C + pad]: values of the next step with room on both sides for the shifts; its last row is the
@@ -39,7 +39,7 @@ def backup(ptr, after, shift, weight, bonus, allowed, pad, end, table, result):
 
 @compiled(fastmath=False)
 def widen(values, pad, end, table):
-    """table [M + 1, pad + C + pad] from values [M, C]: constant below, of slope one above; last row max(place + end, 0)."""
+    """table [M + 1, pad + C + pad] from values [M, C]: constant below, of slope one above; last max(place + end, 0)."""
     M, C = values.shape
     for j in range(M):
         for c in range(pad):

@@ -22,7 +22,7 @@ DENSE, RATIO = 16, 1.15
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """steps [T] left and their tables [T, M, C] (units, float32); curve [C] of the start, its best budget and promise."""
+    """steps [T] left, their tables [T, M, C] (units, float32); curve [C] of the start, its best budget and promise."""
 
     steps: np.ndarray
     tables: np.ndarray
@@ -65,7 +65,7 @@ def plan_kernel(
     for left in range(1, horizon + 1):
         widen(values, pad, scale.ended(left - 1), table)
         values = np.empty((M, C))
-        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, 0.0, table, values)
+        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, table, values)
         kept = np.searchsorted(steps, left)
         if kept < len(steps) and steps[kept] == left:
             tables[kept] = values

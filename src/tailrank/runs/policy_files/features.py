@@ -11,10 +11,17 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.policies.cells import CellPolicy, Cells
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, check_budget_policy, whole_numbers
+from tailrank.runs.policy_files import kernel
 
-KINDS = {"softmax": SoftmaxPolicy, "cells": CellPolicy, "distributional": DistributionalPolicy}
+KINDS = {
+    "softmax": SoftmaxPolicy,
+    "cells": CellPolicy,
+    "distributional": DistributionalPolicy,
+    "kernel": KernelPolicy,
+}
 CELLS = ("directions", "low", "width", "mixers")
 INNER = ("first", "offset", "actions", "elsewhere")
 
@@ -23,6 +30,8 @@ Arrays = dict[str, np.ndarray]
 
 def to_parts(policy: Any) -> tuple[Arrays, dict[str, Any]]:
     """The policy's arrays, and its other values (a grid as it is)."""
+    if isinstance(policy, KernelPolicy):
+        return kernel.to_parts(policy)
     if isinstance(policy, SoftmaxPolicy):
         net = policy.network
         return _layers(net.trunk) | {"head": net.head, "shift": net.shift}, {}
@@ -42,6 +51,8 @@ def from_parts(kind: str, arrays: Arrays, scalars: dict[str, Any]) -> Any:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(f"{name}: must be finite")
+    if kind == "kernel":
+        return kernel.from_parts(arrays, scalars)
     if kind == "softmax":
         return _softmax(arrays)
     return _distributional(arrays, scalars) if kind == "distributional" else _cells(arrays, scalars)

@@ -16,12 +16,16 @@ from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.learning.rivals.observations.playing import Rival
 from tailrank.learning.rivals.observations.policy_gradient import PolicyGradient
 from tailrank.learning.rivals.observations.qr_dqn import QrDqn
+from tailrank.learning.simulators.as_rival import SimulatorRival
 
 RIVALS: dict[str, Callable[..., Rival]] = {
     "policy-gradient": PolicyGradient,
     "qr-dqn": QrDqn,
     "c51": partial(QrDqn, head="categories", quantiles=51),
     "bins": Bins,
+    "kernel": partial(SimulatorRival, candidates="kernel"),
+    "shortfall-dqn": partial(SimulatorRival, candidates="shortfall"),
+    "auto": partial(SimulatorRival, candidates="auto"),
 }
 
 

@@ -1,0 +1,275 @@
+"""Learning from a simulator with candidates side by side, and the choice of what is handed out.
+
+Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
+with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
+alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
+round the best of the finalists is returned. The bound on its CVaR uses the last round only, with the confidence divided
+among the finalists, so it holds although the policy was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.envs.protocols import Simulator
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.tables import Policy, UniformPolicy
+from tailrank.risk.intervals import cvar_interval
+from tailrank.risk.law import cvar
+
+DELTA = 0.1
+"""The bound on what is handed out fails with at most this probability."""
+
+
+@dataclass(frozen=True)
+class CandidateOutput:
+    """What a candidate may hand out: a name, a policy, and the CVaR that its model promises."""
+
+    name: str
+    policy: Policy
+    promise: float
+
+
+class FittedCandidate(Protocol):
+    """A candidate after a fit."""
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """What to play next."""
+        ...
+
+    def outputs(self) -> list[CandidateOutput]:
+        """What may be handed out, the first being the default."""
+        ...
+
+    def about(self) -> str:
+        """What was fitted, in a few words."""
+        ...
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What does not follow from the episodes."""
+        ...
+
+
+class Candidate(Protocol):
+    """Settings of a way to learn from episodes."""
+
+    def fit(
+        self,
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+        before: Any,
+    ) -> FittedCandidate:
+        """The fit to all episodes; before: the last one, or None."""
+        ...
+
+    def restored(
+        self,
+        arrays: dict[str, np.ndarray],
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+    ) -> FittedCandidate:
+        """The fit in a checkpoint; rng is that of the fit."""
+        ...
+
+
+@dataclass(frozen=True)
+class CandidatesInfo:
+    """What happened in an iteration: returns [n] of its episodes, the promise and the fits in words."""
+
+    returns: np.ndarray
+    tau: float
+    promise: float
+    about: str
+
+    def row(self) -> dict[str, Any]:
+        """The columns of a row."""
+        played = cvar(self.returns, self.tau)
+        return {"return": float(self.returns.mean()), "objective": self.promise, "played": played, "model": self.about}
+
+
+@dataclass(frozen=True)
+class CandidatesState:
+    """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit; in the choice,
+    the outputs that are left (`finalists`) and the returns of the last round, [finalists, n]; chosen: what it cost.
+    """
+
+    k: int
+    played: PlayedEpisodes
+    fitted: tuple[FittedCandidate, ...]
+    fitted_at: int = 0
+    finalists: tuple[int, ...] = ()
+    returns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    choice_episodes: int = 0
+    choice_steps: int = 0
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played."""
+        return self.played.n + self.choice_episodes
+
+    @property
+    def steps(self) -> int:
+        """Steps played."""
+        return self.played.steps + self.choice_steps
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = self.played.to_arrays()
+        arrays["counters"] = np.array([self.k, self.fitted_at, self.choice_episodes, self.choice_steps])
+        arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
+        for i, fitted in enumerate(self.fitted):
+            arrays |= {f"candidate.{i}.{name}": array for name, array in fitted.to_arrays().items()}
+        return arrays
+
+
+@dataclass(frozen=True)
+class CandidatesLearner:
+    """The settings. pilot: random episodes at first (None: an eighth of all, at least 8); growth: episodes before the
+    next fit, as a share of those played; choice: share of all episodes for the choice among outputs.
+    total: episodes in all; without it there is no choice, and the first output is the policy.
+    """
+
+    tau: float
+    candidates: tuple[Candidate, ...]
+    total: int | None = None
+    pilot: int | None = None
+    growth: float = 0.3
+    choice: float = 0.2
+
+    def __post_init__(self) -> None:
+        checks.tail_level(self.tau)
+        checks.positive(self.growth, "growth")
+        checks.inside(self.choice, "choice", "[0, 1)")
+        if self.pilot is not None:
+            checks.whole(self.pilot, "pilot", 2)
+
+    def init(self, env: Simulator, streams: Streams) -> CandidatesState:
+        """Nothing played."""
+        return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
+
+    def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
+        """A batch of episodes and a fit to all; or a round of the choice."""
+        if state.played.n >= self.exploration and state.fitted:
+            return self._compare(state, env, streams)
+        k, played = state.k + 1, state.played
+        returns: list[np.ndarray] = []
+        seeds = streams.train_seeds(k, self._batch(state))
+        for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
+            if part.size:
+                rng = streams.planner(k, i)
+                uniform = UniformPolicy(env.n_actions, env.horizon, rng)
+                policy = state.fitted[i].explorer(rng) if state.fitted else uniform
+                batch = play_simulator(policy, env, part, keep_features=True)
+                played, returns = played.with_played(batch), [*returns, batch.returns]
+        fitted = tuple(
+            candidate.fit(
+                played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
+            )
+            for i, candidate in enumerate(self.candidates)
+        )
+        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k)
+        promise = fitted[0].outputs()[0].promise
+        about = "; ".join(one.about() for one in fitted)
+        return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
+
+    def _batch(self, state: CandidatesState) -> int:
+        """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
+        n = max(int(self.growth * state.played.n), 2 * len(self.candidates))
+        if state.played.n == 0:
+            n = self.pilot or (20 if self.total is None else max(self.total // 8, 8))
+        left = self.exploration - state.played.n
+        return int(left) if left < 1.5 * n else n
+
+    @property
+    def exploration(self) -> float:
+        """Episodes for learning."""
+        return math.inf if self.total is None else max(self.total - int(self.choice * self.total), 1)
+
+    def _compare(
+        self, state: CandidatesState, env: Simulator, streams: Streams
+    ) -> tuple[CandidatesState, CandidatesInfo]:
+        """A round: the finalists on the same seeds; half of the episodes that are left, or all of them in the last."""
+        outputs = all_outputs(state)
+        now = self.survivors(state)
+        last = len(now) <= 2
+        left = int(self.total or 0) - state.episodes
+        n = max(left // (len(now) if last else 2 * len(now)), 1)
+        seeds = streams.train_seeds(state.k + 1, n)
+        batches = [play_simulator(outputs[i].policy, env, seeds) for i in now]
+        returns = np.stack([batch.returns for batch in batches])
+        steps = sum(int(batch.lengths.sum()) for batch in batches)
+        state = replace(
+            state,
+            k=state.k + 1,
+            finalists=now,
+            returns=returns,
+            choice_episodes=state.choice_episodes + (left if last else returns.size),
+            choice_steps=state.choice_steps + steps,
+        )
+        best = self._best(state)
+        about = f"choice among {len(now)}: {outputs[best].name} ahead"
+        return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
+
+    def survivors(self, state: CandidatesState) -> tuple[int, ...]:
+        """The outputs that play in the next round: all at first, then the better half."""
+        if not state.finalists:
+            return tuple(range(len(all_outputs(state))))
+        scores = [cvar(row, self.tau) for row in state.returns]
+        order = np.argsort(-np.array(scores), kind="stable")[: (len(scores) + 1) // 2]
+        return tuple(sorted(state.finalists[i] for i in order))
+
+    def _best(self, state: CandidatesState) -> int:
+        if not state.finalists:
+            return 0
+        return state.finalists[int(np.argmax([cvar(row, self.tau) for row in state.returns]))]
+
+    def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
+        """The output that is ahead; before the first fit, uniform actions."""
+        if not state.fitted:
+            return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
+        return all_outputs(state)[self._best(state)].policy
+
+    def verdict(self, state: CandidatesState, streams: Streams) -> dict[str, Any]:
+        """What is handed out and why: names, CVaR in the last round, a lower bound that accounts for the choice."""
+        outputs = all_outputs(state)
+        best = self._best(state)
+        about: dict[str, Any] = {"returned": outputs[best].name, "promise": outputs[best].promise}
+        if not state.finalists:
+            return about | {"why": "the first output; no episodes were kept for a choice"}
+        scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
+        mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
+        found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
+        why = (
+            f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each; CVaR at least "
+            f"{found.lower:.4g} with confidence {1 - DELTA:g} over the finalists ({found.method})"
+        )
+        return about | {"why": why, "scores": scores, "bound": found.lower, "bound_method": found.method}
+
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> CandidatesState:
+        """The state in a checkpoint."""
+        fresh = self.init(env, streams)
+        played = fresh.played.from_arrays(arrays)
+        k, fitted_at, episodes, steps = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
+        fitted = []
+        for i, candidate in enumerate(self.candidates if fitted_at else ()):
+            prefix = f"candidate.{i}."
+            own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+            fitted.append(candidate.restored(own, played, env.n_actions, self.tau, streams.oracle(fitted_at, i)))
+        finalists = tuple(int(i) for i in arrays["finalists"])
+        return CandidatesState(k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps)
+
+
+def all_outputs(state: CandidatesState) -> list[CandidateOutput]:
+    """Of all candidates."""
+    return [output for fitted in state.fitted for output in fitted.outputs()]
