@@ -53,7 +53,7 @@ class BudgetScale:
     count: int
     origin: float
 
-    def place(self, budgets: np.ndarray | float, left: int) -> np.ndarray:
+    def place(self, budgets: np.ndarray | float, left: np.ndarray | int) -> np.ndarray:
         """Where budgets lie (real numbers) with so many steps left."""
         return (np.asarray(budgets, dtype=np.float64) - self.origin * left) / self.unit - self.low
 

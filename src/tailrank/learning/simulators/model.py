@@ -126,10 +126,10 @@ def _counted(
 
 def distinct_observations(features: np.ndarray) -> np.ndarray:
     """The different rows of features [n, m], [M, m], in a fixed order."""
-    mixers = np.random.default_rng(0).integers(0, 2**63, size=features.shape[1], dtype=np.uint64)
+    draws = np.random.default_rng(0)
     keys = np.zeros(len(features), dtype=np.uint64)
     for j in range(features.shape[1]):
-        mixer = np.uint64(2) * mixers[j] + np.uint64(1)
+        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
         keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
     return features[np.unique(keys, return_index=True)[1]]
 

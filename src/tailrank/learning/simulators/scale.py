@@ -20,25 +20,31 @@ FINER = 4
 """A shared unit may take this many times the budgets that were asked for."""
 
 
-def budget_scale(played: PlayedEpisodes, budgets: int) -> BudgetScale:
-    """About `budgets` budgets over all returns from a step on that were seen; more where rewards share a fine unit."""
+def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True) -> BudgetScale:
+    """About `budgets` budgets over all returns from a step on that were seen; more where rewards share a fine unit.
+
+    exact: whether such a unit is looked for.
+    """
     values, counts = np.unique(played.rewards, return_counts=True)
     often = int(np.argmax(counts))
     origin = float(values[often]) if 2 * counts[often] > played.steps else float(np.median(played.rewards))
-    left = played.horizon - (
-        np.arange(played.steps) - np.repeat(np.cumsum(played.lengths) - played.lengths, played.lengths)
-    )
-    above = played.to_go() - origin * left
+    above = played.to_go() - origin * (played.horizon - played.step_numbers())
     # A cut-off episode has nothing to come; one that ended early has -origin times the steps that it did not play.
     low, high = min(float(above.min()), 0.0), max(float(above.max()), 0.0)
     spread = (high - low) or max(abs(origin), 1.0)
     low, high = low - WIDER * spread, high + WIDER * spread
     # Where episodes end early, what their end is worth moves by the origin with every step.
-    unit = _shared_unit(np.append(values - origin, origin), (high - low) / (FINER * budgets)) or (high - low) / (
-        budgets - 1
-    )
+    finest = (high - low) / (FINER * budgets)
+    shared = _shared_unit(np.append(values - origin, origin), finest) if exact else None
+    unit = shared or (high - low) / (budgets - 1)
     first = int(np.floor(low / unit))
     return BudgetScale(unit, float(first), int(np.ceil(high / unit)) - first + 1, origin)
+
+
+def covers(scale: BudgetScale, played: PlayedEpisodes) -> bool:
+    """Whether all returns from a step on lie within the budgets."""
+    place = scale.place(played.to_go(), played.horizon - played.step_numbers())
+    return bool(place.min() >= 0.0 and place.max() <= scale.count - 1)
 
 
 def _shared_unit(values: np.ndarray, finest: float) -> float | None:
