@@ -108,12 +108,12 @@ def looked_up(row, place):
 
 @compiled(fastmath=False)
 def choose_between(
-    points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, end, places, result
+    points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places, result
 ):
     """Actions result [n] of least shortfall at points [n, k] with places [n] in the tables of budgets.
 
     The value after a step is (1 - mix) low + mix high (tables [M, C] of two steps); an episode that ended has the
-    shortfall max(place + end, 0). Rows as in `KernelRows`; a pair that is not allowed counts as the worst that is.
+    shortfall max(place + end, 0); left: steps. Rows as in `KernelRows`; a pair not allowed counts as the worst that is.
     """
     M, A = bonus.shape
     index, square, gram, phi = np.empty(K, dtype=np.int64), np.empty(K), np.empty((K, K)), np.empty(K)
@@ -128,8 +128,9 @@ def choose_between(
             j = index[k]
             worst = -np.inf
             for a in range(A):
-                q[a] = -bonus[j, a]
-                for e in range(ptr[j * A + a], ptr[j * A + a + 1]):
+                begin, stop = ptr[j * A + a], ptr[j * A + a + 1]
+                q[a] = -bonus[j, a] * (left if begin == stop else 1.0)
+                for e in range(begin, stop):
                     place = places[i] - shift[e]
                     if after[e] == M:
                         q[a] += weight[e] * max(place + end, 0.0)

@@ -125,6 +125,7 @@ class KernelPolicy:
             self.tables[below],
             self.tables[above],
             mix,
+            float(left),
             self.scale.ended(left - 1),
             self.scale.place(memory, left),
             result,

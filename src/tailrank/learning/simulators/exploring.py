@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tailrank.policies.kernel import KernelPolicy, interpolation
 from tailrank.policies.tables import Policy
 
 
@@ -56,3 +57,45 @@ class ExploringPolicy:
     ) -> np.ndarray:
         """The budget less the reward."""
         return np.column_stack([memory[:, 0] - rewards, memory[:, 1]])
+
+
+@dataclass
+class CuriousPolicy:
+    """A kernel policy with a bonus that wears off as its pairs are played, until the next plan.
+
+    visits [M, A]: what the bonus was made of. Without this all episodes between two plans would go to the same place,
+    and stay there. A pair without outcomes counts as known after a few tries.
+    """
+
+    inner: KernelPolicy
+    visits: np.ndarray
+    _played: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._played = np.zeros_like(self.visits)
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return self.inner.start(n)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] with what is left of the bonus."""
+        inner, played = self.inner, self._played
+        empty = np.diff(inner.rows.ptr).reshape(played.shape) == 0
+        wear = np.where(empty, (1.0 + played) ** 2, np.sqrt(1.0 + played / (1.0 + self.visits)))
+        actions = replace(inner, bonus=inner.bonus / wear).act(h, states, memory)
+        places = inner.metric.place(states, h / inner.horizon)
+        np.add.at(played, (interpolation(places, inner.representatives, 1)[0][:, 0], actions), 1.0)
+        return actions
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward."""
+        return self.inner.update(h, states, actions, rewards, next_states, memory)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank.learning.simulators.exploring import ExploringPolicy
+from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.learner import CandidateOutput
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -17,7 +17,7 @@ from tailrank.planning.kernel.induction import plan_kernel
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.tables import Policy
 
-SHARES = (0.05, 0.2)
+SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
 
 
@@ -39,10 +39,8 @@ class FittedKernel:
         rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
         bonus = rare if optimistic else np.zeros_like(visits)
         empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
-        allowed = ~empty & (visits >= share * visits.max(axis=1, keepdims=True))
-        plan = plan_kernel(
-            model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed | (optimistic & empty)
-        )
+        allowed = np.where(empty, optimistic, visits >= share * visits.max(axis=1, keepdims=True))
+        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
         policy = KernelPolicy(
             model.metric,
             model.representatives,
@@ -60,7 +58,8 @@ class FittedKernel:
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next."""
-        plans = tuple(self.plan(optimistic=how)[0] for how in (False, True))
+        curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
+        plans = (self.plan()[0], curious)
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
 
     def outputs(self) -> list[CandidateOutput]:

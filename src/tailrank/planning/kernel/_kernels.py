@@ -8,11 +8,12 @@ from tailrank._system.jit import compiled
 
 
 @compiled(fastmath=True)
-def backup(ptr, after, shift, weight, bonus, allowed, pad, table, result):
+def backup(ptr, after, shift, weight, bonus, allowed, pad, left, table, result):
     """One step: result [M, C] = min over actions of the expected value after it, less its bonus.
 
     table [M + 1, pad + C + pad]: values of the next step with room on both sides for the shifts; its last row is the
-    shortfall of an episode that is over. A pair that is not allowed counts only where no other is.
+    shortfall of an episode that is over. A pair that is not allowed counts only where no other is. One without outcomes
+    has the bonus of all `left` steps, and no shortfall: what is unknown is worth going to at once.
     """
     M, A = bonus.shape
     C = result.shape[1]
@@ -25,8 +26,9 @@ def backup(ptr, after, shift, weight, bonus, allowed, pad, table, result):
         for a in range(A):
             if any_allowed and not allowed[j, a]:
                 continue
-            q[:] = -bonus[j, a]
-            for e in range(ptr[j * A + a], ptr[j * A + a + 1]):
+            first_row, last_row = ptr[j * A + a], ptr[j * A + a + 1]
+            q[:] = -bonus[j, a] * (left if first_row == last_row else 1.0)
+            for e in range(first_row, last_row):
                 begin, w = pad - shift[e], weight[e]
                 row = table[after[e], begin : begin + C]
                 for c in range(C):

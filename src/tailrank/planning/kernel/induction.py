@@ -4,7 +4,8 @@
 
 on `count` budgets. Rewards are real: a reward between two budgets is split between its neighbours, which makes the
 shortfall larger (V is convex between kinks), never smaller. Without bonus, c - V_0(c) / tau is at most what the best
-outcomes add up to, whatever the data.
+outcomes add up to, whatever the data. A pair that is allowed without any outcome has the shortfall -bonus times the
+steps that are left.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def plan_kernel(
     for left in range(1, horizon + 1):
         widen(values, pad, scale.ended(left - 1), table)
         values = np.empty((M, C))
-        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, table, values)
+        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, values)
         kept = np.searchsorted(steps, left)
         if kept < len(steps) and steps[kept] == left:
             tables[kept] = values
