@@ -97,11 +97,11 @@ class ShortfallCandidate:
     budgets: int = 48
     rate: float = 1e-3
     batch: int = 64
-    ratio: float = 0.25
+    ratio: float = 0.5
     ahead: int = 1
     members: int = 2
     epsilon: float = 0.1
-    most_updates: int = 40_000
+    most_updates: int = 60_000
 
     def __post_init__(self) -> None:
         for name, least in (("budgets", 8), ("batch", 2), ("ahead", 1), ("members", 1), ("most_updates", CHUNK)):

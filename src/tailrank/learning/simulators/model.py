@@ -35,8 +35,8 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
-LLOYD = 4
-"""Steps of k-means."""
+LLOYD, ROUNDS = 2, 8
+"""Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
 REPEATED = 5
 """Observations count as finite where each was seen so often on average."""
 
@@ -189,7 +189,12 @@ def spread_out(points: np.ndarray, weights: np.ndarray, count: int, rng: np.rand
     if len(z) > 40 * count:
         drawn = np.sort(rng.permutation(len(z))[: 40 * count])
         z, points = z[drawn], points[drawn]
-    centres = z[rng.permutation(len(z))[:count]]
+    centres = z[rng.permutation(len(z))[: -(-count // ROUNDS)]]
+    for _ in range(ROUNDS - 1):
+        square = cKDTree(centres).query(z)[0] ** 2
+        more = min(count - len(centres), -(-count // ROUNDS), int((square > 0).sum()))
+        if more > 0:
+            centres = np.vstack([centres, z[rng.choice(len(z), size=more, replace=False, p=square / square.sum())]])
     for _ in range(LLOYD):
         near = cKDTree(centres).query(z)[1]
         size = np.bincount(near, minlength=len(centres))
