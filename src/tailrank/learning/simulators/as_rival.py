@@ -93,8 +93,9 @@ class RivalProgress:
 
     @property
     def played(self) -> int:
-        """Episodes."""
-        return self.state.episodes
+        """Episodes; all of them when the choice is made, which may leave a few over."""
+        total, over = self.learner.total or 0, self.learner.over(self.state, self.simulator.horizon)
+        return max(self.state.episodes, total) if over else min(self.state.episodes, total - 1)
 
     @property
     def steps(self) -> int:

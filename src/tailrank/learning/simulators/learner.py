@@ -101,7 +101,8 @@ class CandidatesInfo:
 @dataclass(frozen=True)
 class CandidatesState:
     """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit; in the choice,
-    the outputs that are left (`finalists`) and the returns of the last round, [finalists, n]; chosen: what it cost.
+    the outputs that are left (`finalists`), the returns of the last round, [finalists, n], what it cost, and whether it
+    is over.
     """
 
     k: int
@@ -112,6 +113,7 @@ class CandidatesState:
     returns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     choice_episodes: int = 0
     choice_steps: int = 0
+    chosen: bool = False
 
     @property
     def episodes(self) -> int:
@@ -126,7 +128,9 @@ class CandidatesState:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         arrays = self.played.to_arrays()
-        arrays["counters"] = np.array([self.k, self.fitted_at, self.choice_episodes, self.choice_steps])
+        arrays["counters"] = np.array(
+            [self.k, self.fitted_at, self.choice_episodes, self.choice_steps, self.chosen], dtype=np.int64
+        )
         arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
         for i, fitted in enumerate(self.fitted):
             arrays |= {f"candidate.{i}.{name}": array for name, array in fitted.to_arrays().items()}
@@ -137,12 +141,14 @@ class CandidatesState:
 class CandidatesLearner:
     """The settings. pilot: random episodes at first (None: an eighth of all, at least 8); growth: episodes before the
     next fit, as a share of those played; choice: share of all episodes for the choice among outputs.
-    total: episodes in all; without it there is no choice, and the first output is the policy.
+    total: episodes in all; total_steps: steps in all (what is left is counted in episodes as long as the last ones);
+    without either there is no choice, and the first output is the policy.
     """
 
     tau: float
     candidates: tuple[Candidate, ...]
     total: int | None = None
+    total_steps: int | None = None
     pilot: int | None = None
     growth: float = 0.3
     choice: float = 0.2
@@ -151,8 +157,9 @@ class CandidatesLearner:
         checks.tail_level(self.tau)
         checks.positive(self.growth, "growth")
         checks.inside(self.choice, "choice", "[0, 1)")
-        if self.pilot is not None:
-            checks.whole(self.pilot, "pilot", 2)
+        for name, least in (("pilot", 2), ("total", 1), ("total_steps", 1)):
+            if getattr(self, name) is not None:
+                checks.whole(getattr(self, name), name, least)
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -160,11 +167,11 @@ class CandidatesLearner:
 
     def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
         """A batch of episodes and a fit to all; or a round of the choice."""
-        if state.played.n >= self.exploration and state.fitted:
+        if state.fitted and self._left(state, env.horizon, 1.0 - self.choice) <= 0:
             return self._compare(state, env, streams)
         k, played = state.k + 1, state.played
         returns: list[np.ndarray] = []
-        seeds = streams.train_seeds(k, self._batch(state))
+        seeds = streams.train_seeds(k, self._batch(state, env.horizon))
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
             if part.size:
                 rng = streams.planner(k, i)
@@ -183,18 +190,26 @@ class CandidatesLearner:
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
 
-    def _batch(self, state: CandidatesState) -> int:
+    def _batch(self, state: CandidatesState, horizon: int) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
         n = max(int(self.growth * state.played.n), 2 * len(self.candidates))
+        left = self._left(state, horizon, 1.0 - self.choice)
         if state.played.n == 0:
-            n = self.pilot or (20 if self.total is None else max(self.total // 8, 8))
-        left = self.exploration - state.played.n
-        return int(left) if left < 1.5 * n else n
+            n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
+        return max(int(left), 1) if left < 1.5 * n else n
 
-    @property
-    def exploration(self) -> float:
-        """Episodes for learning."""
-        return math.inf if self.total is None else max(self.total - int(self.choice * self.total), 1)
+    def _left(self, state: CandidatesState, horizon: int, share: float) -> float:
+        """Episodes that are left of this share of all; infinite where nobody said how many there are."""
+        left = math.inf if self.total is None else self.total * share - state.episodes
+        if self.total_steps is None:
+            return left
+        steps = self.total_steps * share - state.steps
+        recent = state.played.lengths[-max(state.played.n // 4, 1) :]
+        return min(left, steps / (float(recent.mean()) if recent.size else horizon))
+
+    def over(self, state: CandidatesState, horizon: int) -> bool:
+        """Whether everything has been played, and the choice made."""
+        return state.chosen or self._left(state, horizon, 1.0) <= 0
 
     def _compare(
         self, state: CandidatesState, env: Simulator, streams: Streams
@@ -203,8 +218,8 @@ class CandidatesLearner:
         outputs = all_outputs(state)
         now = self.survivors(state)
         last = len(now) <= 2
-        left = int(self.total or 0) - state.episodes
-        n = max(left // (len(now) if last else 2 * len(now)), 1)
+        left = self._left(state, env.horizon, 1.0)
+        n = max(int(left / (len(now) if last else 2 * len(now))), 1)
         seeds = streams.train_seeds(state.k + 1, n)
         batches = [play_simulator(outputs[i].policy, env, seeds) for i in now]
         returns = np.stack([batch.returns for batch in batches])
@@ -214,8 +229,9 @@ class CandidatesLearner:
             k=state.k + 1,
             finalists=now,
             returns=returns,
-            choice_episodes=state.choice_episodes + (left if last else returns.size),
+            choice_episodes=state.choice_episodes + returns.size,
             choice_steps=state.choice_steps + steps,
+            chosen=last,
         )
         best = self._best(state)
         about = f"choice among {len(now)}: {outputs[best].name} ahead"
@@ -260,14 +276,16 @@ class CandidatesLearner:
         """The state in a checkpoint."""
         fresh = self.init(env, streams)
         played = fresh.played.from_arrays(arrays)
-        k, fitted_at, episodes, steps = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
+        k, fitted_at, episodes, steps, chosen = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
         fitted = []
         for i, candidate in enumerate(self.candidates if fitted_at else ()):
             prefix = f"candidate.{i}."
             own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
             fitted.append(candidate.restored(own, played, env.n_actions, self.tau, streams.oracle(fitted_at, i)))
         finalists = tuple(int(i) for i in arrays["finalists"])
-        return CandidatesState(k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps)
+        return CandidatesState(
+            k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps, bool(chosen)
+        )
 
 
 def all_outputs(state: CandidatesState) -> list[CandidateOutput]:

@@ -191,7 +191,7 @@ def spread_out(points: np.ndarray, weights: np.ndarray, count: int, rng: np.rand
         z, points = z[drawn], points[drawn]
     centres = z[rng.permutation(len(z))[: -(-count // ROUNDS)]]
     for _ in range(ROUNDS - 1):
-        square = cKDTree(centres).query(z)[0] ** 2
+        square = np.asarray(cKDTree(centres).query(z)[0]) ** 2
         more = min(count - len(centres), -(-count // ROUNDS), int((square > 0).sum()))
         if more > 0:
             centres = np.vstack([centres, z[rng.choice(len(z), size=more, replace=False, p=square / square.sum())]])
