@@ -61,8 +61,10 @@ def test_interpolation_reproduces_points_inside_and_projects_those_outside():
     assert (weight >= 0).all()
     np.testing.assert_allclose(weight.sum(axis=1), 1.0)
     index, weight = interpolation(np.array([[2.0, -1.0], [1.0, 0.0]]), corners, 3)
-    assert index[0, weight[0].argmax()] == 1 and weight[0].max() > 0.99
-    assert weight[1].max() == 1.0 and index[1, weight[1].argmax()] == 1
+    assert index[0, weight[0].argmax()] == 1
+    assert weight[0].max() > 0.99
+    assert weight[1].max() == 1.0
+    assert index[1, weight[1].argmax()] == 1
 
 
 def test_crps_against_all_pairs():
@@ -89,13 +91,17 @@ def test_metric_knows_what_matters():
     made = Standard.of(data.features, False, np.random.default_rng(0))
     s, after = made.place(data.features, np.zeros(data.n)), made.place(data.after, np.zeros(data.n))
     v = relevance(s, after, data, 2)
-    assert v[0] == 1.0 and v[1] <= 0.011
+    assert v[0] == 1.0
+    assert v[1] <= 0.011
     trend = Trend.of(s, data.actions, after, 2)
     slopes = trend.slopes(s, data.actions)
-    assert slopes[0, 0] == pytest.approx(0.64, abs=0.02) and slopes[0, 1] < 1e-3
+    assert slopes[0, 0] == pytest.approx(0.64, abs=0.02)
+    assert slopes[0, 1] < 1e-3
 
 
-@pytest.mark.parametrize(("move", "labels"), [("shift", "kept"), ("trend", "kept"), ("trend", "near"), ("noise", "near")])
+@pytest.mark.parametrize(
+    ("move", "labels"), [("shift", "kept"), ("trend", "kept"), ("trend", "near"), ("noise", "near")]
+)
 def test_outcomes_are_moved_to_the_state(move, labels):
     data = transitions()
     s, after = (np.asarray(x, dtype=float) for x in (data.features, data.after))
@@ -118,7 +124,8 @@ def test_finite_observations_become_counts():
     model = fit_kernel(played, 3, 50, 40, 10**6, np.random.default_rng(0))
     data = played.transitions(10**6, np.random.default_rng(0))
     assert len(model.representatives) == len(distinct_observations(played.features)) == 3
-    assert model.visits.sum() == data.n and model.neighbours == 1
+    assert model.visits.sum() == data.n
+    assert model.neighbours == 1
     for j in range(3):
         for a in range(3):
             e = slice(model.rows.ptr[3 * j + a], model.rows.ptr[3 * j + a + 1])
@@ -139,20 +146,24 @@ def test_budgets_cover_what_was_seen():
     played = PlayedEpisodes.none(5, 1).with_played(batch)
     np.testing.assert_allclose(played.returns(), rewards.sum(axis=1))
     scale = budget_scale(played, 40)
-    assert scale.unit == 1.0 and covers(scale, played)
+    assert scale.unit == 1.0
+    assert covers(scale, played)
     assert not covers(replace(scale, count=3), played)
     np.testing.assert_allclose(scale.budget(scale.place(np.array([0.3, 2.0]), 4), 4), [0.3, 2.0])
 
 
 def test_learns_the_best_tail_of_a_walk(tmp_path):
     state, rows = run(learner(), Walk())
-    assert state.episodes <= 120 and state.chosen and rows[-1]["model"].startswith("choice among 2")
+    assert state.episodes <= 120
+    assert state.chosen
+    assert rows[-1]["model"].startswith("choice among 2")
     policy = learner().policy(state, Walk(), Streams(0))
     seeds = Streams(0).evaluation_seeds(0, 200)
     returns = play_simulator(policy, Walk(), seeds).returns
     assert cvar(returns, 0.2) > 0.9  # always to the right: no walk falls off on the left
     verdict = learner().verdict(state, Streams(0))
-    assert verdict["returned"].startswith("kernel") and verdict["bound"] <= 1.0
+    assert verdict["returned"].startswith("kernel")
+    assert verdict["bound"] <= 1.0
     assert verdict["promise"] <= 1.0 + 1e-6
 
     storage.save(policy, tmp_path / "walk.policy")
@@ -191,4 +202,5 @@ def test_a_resumed_run_is_the_same_run():
 def test_steps_can_be_the_limit():
     one = CandidatesLearner(0.2, (KernelCandidate(representatives=40, budgets=30),), total_steps=600, pilot=20)
     state, _ = run(one, Walk())
-    assert state.chosen and 500 <= state.steps <= 750
+    assert state.chosen
+    assert 500 <= state.steps <= 750

@@ -62,9 +62,7 @@ def test_promise_is_the_exact_optimum_of_a_finite_mdp(tau):
         (s, a, int(t), p, int(r))
         for s in range(S)
         for a in range(A)
-        for t, p, r in zip(
-            rng.integers(S, size=3), rng.dirichlet(np.ones(3)), rng.integers(-2, 4, size=3), strict=True
-        )
+        for t, p, r in zip(rng.integers(S, size=3), rng.dirichlet(np.ones(3)), rng.integers(-2, 4, size=3), strict=True)
     ]
     s, a, t, p, r = (np.array(column) for column in zip(*listed, strict=True))
     mdp = FiniteMDP.from_rows(s, a, t, p, r, horizon=H, start=0)
@@ -91,5 +89,7 @@ def test_real_rewards_are_split_between_budgets():
 def test_kept_steps_reach_from_the_end_to_the_start():
     for horizon in (1, 2, 17, 40, 500):
         steps = kept_steps(horizon)
-        assert steps[0] == 0 and steps[-1] == horizon - 1 and (np.diff(steps) > 0).all()
+        assert steps[0] == 0
+        assert steps[-1] == horizon - 1
+        assert (np.diff(steps) > 0).all()
     assert kept_steps(500).size < 60

@@ -12,6 +12,7 @@ from tailrank.checks import InputError
 from tailrank.policies.cells import CellPolicy, Cells
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
+from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, check_budget_policy, whole_numbers
 from tailrank.runs.policy_files import kernel
@@ -21,6 +22,7 @@ KINDS = {
     "cells": CellPolicy,
     "distributional": DistributionalPolicy,
     "kernel": KernelPolicy,
+    "shortfall": ShortfallPolicy,
 }
 CELLS = ("directions", "low", "width", "mixers")
 INNER = ("first", "offset", "actions", "elsewhere")
@@ -32,6 +34,9 @@ def to_parts(policy: Any) -> tuple[Arrays, dict[str, Any]]:
     """The policy's arrays, and its other values (a grid as it is)."""
     if isinstance(policy, KernelPolicy):
         return kernel.to_parts(policy)
+    if isinstance(policy, ShortfallPolicy):
+        plain = {"budget": policy.budget, "horizon": policy.horizon} | kernel.scale_parts(policy.scale)
+        return _layers(policy.layers) | {"centre": policy.centre, "spread": policy.spread}, plain
     if isinstance(policy, SoftmaxPolicy):
         net = policy.network
         return _layers(net.trunk) | {"head": net.head, "shift": net.shift}, {}
@@ -53,6 +58,8 @@ def from_parts(kind: str, arrays: Arrays, scalars: dict[str, Any]) -> Any:
             raise InputError(f"{name}: must be finite")
     if kind == "kernel":
         return kernel.from_parts(arrays, scalars)
+    if kind == "shortfall":
+        return _shortfall(arrays, scalars)
     if kind == "softmax":
         return _softmax(arrays)
     return _distributional(arrays, scalars) if kind == "distributional" else _cells(arrays, scalars)
@@ -91,6 +98,22 @@ def _distributional(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPo
     _require(support.size in (0, layers[-1][1].size // A) and support.ndim == 1, "support: must have N numbers or none")
     _require(support.dtype.kind == "f" and bool((np.diff(support) > 0).all()), "support: must increase")
     return DistributionalPolicy(layers, support, checks.tail_level(scalars["tau"]), A, H)
+
+
+def _shortfall(arrays: Arrays, scalars: dict[str, Any]) -> ShortfallPolicy:
+    count = sum(name.startswith("layer.") for name in arrays) // 2
+    layers = tuple((arrays[f"layer.{i}.weight"], arrays[f"layer.{i}.bias"]) for i in range(count))
+    scale, centre, spread = kernel.scale_from(scalars), arrays["centre"], arrays["spread"]
+    _require(bool(layers) and centre.ndim == 1 and spread.shape == centre.shape, "centre, spread: must be [m]")
+    _require(centre.dtype.kind == spread.dtype.kind == "f" and bool((spread > 0).all()), "spread: must be positive")
+    sizes = [centre.size + 2]
+    for w, b in layers:
+        fits = w.ndim == 3 and b.shape == (w.shape[0], w.shape[2]) and w.dtype.kind == b.dtype.kind == "f"
+        _require(fits and w.shape[:2] == (layers[0][0].shape[0], sizes[-1]), "layer: must be [E, k, k'], bias [E, k']")
+        sizes.append(w.shape[2])
+    _require(sizes[-1] > 0 and sizes[-1] % (scale.count - 1) == 0, "layer: the last must have slopes for every action")
+    horizon, budget = checks.whole(scalars["horizon"], "horizon"), checks.number(scalars["budget"], "budget")
+    return ShortfallPolicy(layers, centre, spread, scale, budget, horizon)
 
 
 def _cells(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:

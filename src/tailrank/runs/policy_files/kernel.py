@@ -21,8 +21,22 @@ def to_parts(policy: KernelPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any
     arrays = {name: getattr(policy, name) for name in PLAIN}
     arrays |= {f"rows.{name}": getattr(policy.rows, name) for name in ROWS}
     arrays |= {f"metric.{name}": getattr(policy.metric, name) for name in METRIC}
-    scalars = {f"scale.{name}": getattr(policy.scale, name) for name in SCALE}
-    return arrays, scalars | {"neighbours": policy.neighbours, "budget": policy.budget, "horizon": policy.horizon}
+    return arrays, scale_parts(policy.scale) | {
+        "neighbours": policy.neighbours,
+        "budget": policy.budget,
+        "horizon": policy.horizon,
+    }
+
+
+def scale_parts(scale: BudgetScale) -> dict[str, Any]:
+    """The values of a scale of budgets."""
+    return {f"scale.{name}": getattr(scale, name) for name in SCALE}
+
+
+def scale_from(scalars: dict[str, Any]) -> BudgetScale:
+    """The scale that was stored."""
+    unit, low, origin = (checks.number(scalars[f"scale.{name}"], name) for name in SCALE[:3])
+    return BudgetScale(checks.positive(unit, "unit"), low, checks.whole(scalars["scale.count"], "count", 2), origin)
 
 
 def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> KernelPolicy:
@@ -30,8 +44,7 @@ def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> Kernel
     representatives, bonus, allowed, steps, tables = (arrays[name] for name in PLAIN)
     metric = Metric(*(_floats(arrays[f"metric.{name}"], f"metric.{name}") for name in METRIC))
     rows = KernelRows(*(arrays[f"rows.{name}"] for name in ROWS))
-    unit, low, origin = (checks.number(scalars[f"scale.{name}"], name) for name in SCALE[:3])
-    scale = BudgetScale(checks.positive(unit, "unit"), low, checks.whole(scalars["scale.count"], "count", 2), origin)
+    scale = scale_from(scalars)
     H, K = checks.whole(scalars["horizon"], "horizon"), checks.whole(scalars["neighbours"], "neighbours")
     _require(bonus.ndim == 2 and bonus.size > 0, "bonus: must be [M, A]")
     M, A = bonus.shape
