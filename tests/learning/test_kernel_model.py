@@ -13,7 +13,7 @@ from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.simulators.kernel import KernelCandidate
-from tailrank.learning.simulators.learner import CandidatesLearner
+from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import distinct_observations, fit_kernel
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
@@ -40,7 +40,8 @@ class Walk(Simulated):
 
 
 def learner(**more):
-    return CandidatesLearner(0.2, (KernelCandidate(representatives=60, budgets=40),), 120, pilot=20, **more)
+    kernel = KernelCandidate(representatives=60, budgets=40)
+    return KernelLearner(0.2, pilot=20, kernel=kernel, **({"total": 120} | more))
 
 
 def run(one, env, seed=0):
@@ -154,17 +155,17 @@ def test_budgets_cover_what_was_seen():
 
 def test_learns_the_best_tail_of_a_walk(tmp_path):
     state, rows = run(learner(), Walk())
-    assert state.episodes <= 120
+    assert state.episodes == 120
     assert state.chosen
     assert rows[-1]["model"].startswith("choice among 2")
     policy = learner().policy(state, Walk(), Streams(0))
     seeds = Streams(0).evaluation_seeds(0, 200)
     returns = play_simulator(policy, Walk(), seeds).returns
     assert cvar(returns, 0.2) > 0.9  # always to the right: no walk falls off on the left
-    verdict = learner().verdict(state, Streams(0))
-    assert verdict["returned"].startswith("kernel")
-    assert verdict["bound"] <= 1.0
-    assert verdict["promise"] <= 1.0 + 1e-6
+    returned = learner().choose(state, Walk(), Streams(0))
+    assert returned.returned.startswith("kernel")
+    assert returned.about["bound"] <= 1.0
+    assert returned.about["promise"] <= 1.0 + 1e-6
 
     storage.save(policy, tmp_path / "walk.policy")
     again = storage.load(tmp_path / "walk.policy").policy
@@ -172,10 +173,10 @@ def test_learns_the_best_tail_of_a_walk(tmp_path):
 
 
 def test_damaged_kernel_policies_are_refused(tmp_path):
-    from tailrank.runs.policy_files import kernel
+    from tailrank.runs.policy_files import budgeted
 
     state, _ = run(learner(), Walk())
-    arrays, scalars = kernel.to_parts(learner().policy(state, Walk(), Streams(0)))
+    arrays, scalars = budgeted.kernel_parts(learner().policy(state, Walk(), Streams(0)))
     for name, change in (
         ("rows.after", lambda x: x + 1000),
         ("rows.ptr", lambda x: x[::-1].copy()),
@@ -185,7 +186,7 @@ def test_damaged_kernel_policies_are_refused(tmp_path):
         ("representatives", lambda x: x * np.nan),
     ):
         with pytest.raises(InputError):
-            kernel.from_parts(arrays | {name: change(arrays[name])}, scalars)
+            budgeted.kernel_policy(arrays | {name: change(arrays[name])}, scalars)
 
 
 def test_a_resumed_run_is_the_same_run():
@@ -200,7 +201,6 @@ def test_a_resumed_run_is_the_same_run():
 
 
 def test_steps_can_be_the_limit():
-    one = CandidatesLearner(0.2, (KernelCandidate(representatives=40, budgets=30),), total_steps=600, pilot=20)
-    state, _ = run(one, Walk())
+    state, _ = run(learner(total=None, total_steps=600), Walk())
     assert state.chosen
     assert 500 <= state.steps <= 750

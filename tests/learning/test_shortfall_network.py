@@ -10,12 +10,12 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.simulators.learner import CandidatesLearner
+from tailrank.learning.simulators.learners import ShortfallLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.kernel import BudgetScale
 from tailrank.policies.shortfall import ShortfallPolicy, forward, network_input, shortfalls
 from tailrank.policies.tables import UniformPolicy
-from tailrank.runs.policy_files import features, storage
+from tailrank.runs.policy_files import budgeted, storage
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("optax")
@@ -120,7 +120,7 @@ class Slope(Simulated):
 
 
 def test_learner_resumes_and_saves(tmp_path):
-    one = CandidatesLearner(0.3, (candidate(),), 150, pilot=40, choice=0.1)
+    one = ShortfallLearner(0.3, network=candidate(), total=150, pilot=40, choice=0.1)
     env, streams = Slope(), Streams(1)
     state = again = one.init(env, streams)
     while not one.over(state, env.horizon):
@@ -141,13 +141,13 @@ def test_damaged_networks_are_refused():
     rng = np.random.default_rng(0)
     net = tuple((w[None], b[None]) for w, b in layers(rng))
     scale = BudgetScale(1.0, 0.0, 6, 0.0)
-    arrays, scalars = features.to_parts(ShortfallPolicy(net, np.zeros(1), np.ones(1), scale, 1.0, 4))
-    assert features.from_parts("shortfall", arrays, scalars).n_actions == 2
+    arrays, scalars = budgeted.shortfall_parts(ShortfallPolicy(net, np.zeros(1), np.ones(1), scale, 1.0, 4))
+    assert budgeted.shortfall_policy(arrays, scalars).n_actions == 2
     for name, value in (("spread", np.zeros(1)), ("layer.0.weight", net[0][0][:, 1:]), ("centre", np.zeros(2))):
         with pytest.raises(InputError):
-            features.from_parts("shortfall", arrays | {name: value}, scalars)
+            budgeted.shortfall_policy(arrays | {name: value}, scalars)
     with pytest.raises(InputError):
-        features.from_parts("shortfall", arrays, scalars | {"scale.count": 5})
+        budgeted.shortfall_policy(arrays, scalars | {"count": 5})
 
 
 def test_inputs_are_standardised_and_cut():

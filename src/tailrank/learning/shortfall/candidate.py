@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import Checked, setting
+from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
+from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import ExploringPolicy
-from tailrank.learning.simulators.learner import CandidateOutput
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import BudgetScale
@@ -88,29 +90,25 @@ class FittedShortfall:
 
 
 @dataclass(frozen=True)
-class ShortfallCandidate:
-    """The settings. hidden: sizes of the layers; budgets: at most about so many; ratio: gradient steps for each step
-    played; batch: transitions a gradient step; ahead: steps that a target looks ahead; members: of the ensemble.
-    """
+class ShortfallCandidate(Checked):
+    """The shortfall network as a candidate."""
 
-    hidden: tuple[int, ...] = (64, 64)
-    budgets: int = 48
-    rate: float = 1e-3
-    batch: int = 64
-    ratio: float = 0.5
-    ahead: int = 1
-    members: int = 2
-    epsilon: float = 0.1
-    most_updates: int = 60_000
-
-    def __post_init__(self) -> None:
-        for name, least in (("budgets", 8), ("batch", 2), ("ahead", 1), ("members", 1), ("most_updates", CHUNK)):
-            checks.whole(getattr(self, name), name, least)
-        for size in self.hidden:
-            checks.whole(size, "hidden")
-        for name in ("rate", "ratio"):
-            checks.positive(getattr(self, name), name)
-        checks.inside(self.epsilon, "epsilon", "[0, 1]")
+    hidden: tuple[int, ...] = setting((64, 64), kind=tuple, check=layer_sizes, help="Sizes of the network's layers.")
+    budgets: int = setting(48, kind=int, least=8, name="network_budgets", metavar="N", help="Budgets of the network.")
+    rate: float = setting(1e-3, kind=float, check=checks.positive, metavar="R", help="Adam's rate.")
+    batch: int = setting(64, kind=int, least=2, metavar="N", help="Transitions a gradient step.")
+    ratio: float = setting(1.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps a step played.")
+    ahead: int = setting(1, kind=int, metavar="N", help="Steps that a target looks ahead.")
+    members: int = setting(2, kind=int, metavar="N", help="Networks of the ensemble.")
+    epsilon: float = setting(
+        0.1,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        name="network_epsilon",
+        metavar="P",
+        help="Share of random actions in the network's exploration.",
+    )
+    most_updates: int = setting(60_000, kind=int, least=CHUNK, metavar="N", help="Gradient steps in all, at most.")
 
     def fit(
         self,

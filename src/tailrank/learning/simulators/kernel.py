@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import Checked, setting
+from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
-from tailrank.learning.simulators.learner import CandidateOutput
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.planning.kernel.induction import plan_kernel
@@ -87,22 +88,26 @@ class FittedKernel:
 
 
 @dataclass(frozen=True)
-class KernelCandidate:
-    """The settings. representatives, budgets, transitions: at most so many; bonus: of an episode of pairs
-    never tried, as a share of tau times the range of returns; epsilon: random actions.
-    """
+class KernelCandidate(Checked):
+    """The kernel model as a candidate."""
 
-    representatives: int = 1000
-    budgets: int = 160
-    transitions: int = 200_000
-    bonus: float = 0.3
-    epsilon: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name, least in (("representatives", 2), ("budgets", 3), ("transitions", 100)):
-            checks.whole(getattr(self, name), name, least)
-        checks.not_negative(self.bonus, "bonus")
-        checks.inside(self.epsilon, "epsilon", "[0, 1]")
+    representatives: int = setting(1000, kind=int, least=2, metavar="N", help="Representative states, at most.")
+    budgets: int = setting(160, kind=int, least=3, metavar="N", help="Budgets of a plan, about.")
+    transitions: int = setting(200_000, kind=int, least=100, metavar="N", help="Transitions of a fit, at most.")
+    bonus: float = setting(
+        0.3,
+        kind=float,
+        check=checks.not_negative,
+        metavar="B",
+        help="Bonus of an episode of pairs never tried, of tau times the range of returns.",
+    )
+    epsilon: float = setting(
+        0.1,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        metavar="P",
+        help="Share of random actions in exploration.",
+    )
 
     def fit(
         self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None

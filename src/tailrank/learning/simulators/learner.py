@@ -10,16 +10,20 @@ among the finalists, so it holds although the policy was chosen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import fixed, setting
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
+from tailrank.learning.simulators.candidates import Candidate
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, all_outputs
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
 from tailrank.risk.law import cvar
@@ -29,137 +33,32 @@ DELTA = 0.1
 
 
 @dataclass(frozen=True)
-class CandidateOutput:
-    """What a candidate may hand out: a name, a policy, and the CVaR that its model promises."""
+class CandidatesLearner(SimulatorLearner):
+    """The base of learners with candidates; a subclass says which (`candidates`).
 
-    name: str
-    policy: Policy
-    promise: float
-
-
-class FittedCandidate(Protocol):
-    """A candidate after a fit."""
-
-    def explorer(self, rng: np.random.Generator) -> Policy:
-        """What to play next."""
-        ...
-
-    def outputs(self) -> list[CandidateOutput]:
-        """What may be handed out, the first being the default."""
-        ...
-
-    def about(self) -> str:
-        """What was fitted, in a few words."""
-        ...
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """What does not follow from the episodes."""
-        ...
-
-
-class Candidate(Protocol):
-    """Settings of a way to learn from episodes."""
-
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: Any,
-    ) -> FittedCandidate:
-        """The fit to all episodes; before: the last one, or None."""
-        ...
-
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedCandidate:
-        """The fit in a checkpoint; rng is that of the fit."""
-        ...
-
-
-@dataclass(frozen=True)
-class CandidatesInfo:
-    """What happened in an iteration: returns [n] of its episodes, the promise and the fits in words."""
-
-    returns: np.ndarray
-    tau: float
-    promise: float
-    about: str
-
-    def row(self) -> dict[str, Any]:
-        """The columns of a row."""
-        played = cvar(self.returns, self.tau)
-        return {"return": float(self.returns.mean()), "objective": self.promise, "played": played, "model": self.about}
-
-
-@dataclass(frozen=True)
-class CandidatesState:
-    """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit; in the choice,
-    the outputs that are left (`finalists`), the returns of the last round, [finalists, n], what it cost, and whether it
-    is over.
+    total_steps: steps in all, in place of episodes (what is left is counted in episodes as long as the last ones).
+    Without total or total_steps there is no choice, and the first output is the policy.
     """
 
-    k: int
-    played: PlayedEpisodes
-    fitted: tuple[FittedCandidate, ...]
-    fitted_at: int = 0
-    finalists: tuple[int, ...] = ()
-    returns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    choice_episodes: int = 0
-    choice_steps: int = 0
-    chosen: bool = False
+    pilot: int | None = setting(
+        None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
+    )
+    growth: float = setting(
+        0.3, kind=float, check=checks.positive, metavar="P", help="Episodes before the next fit, of those played."
+    )
+    choice: float = setting(
+        0.2,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1)"),
+        metavar="P",
+        help="Share of all episodes for the choice among outputs.",
+    )
+    total_steps: int | None = fixed(None)
 
     @property
-    def episodes(self) -> int:
-        """Episodes played."""
-        return self.played.n + self.choice_episodes
-
-    @property
-    def steps(self) -> int:
-        """Steps played."""
-        return self.played.steps + self.choice_steps
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For a checkpoint."""
-        arrays = self.played.to_arrays()
-        arrays["counters"] = np.array(
-            [self.k, self.fitted_at, self.choice_episodes, self.choice_steps, self.chosen], dtype=np.int64
-        )
-        arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
-        for i, fitted in enumerate(self.fitted):
-            arrays |= {f"candidate.{i}.{name}": array for name, array in fitted.to_arrays().items()}
-        return arrays
-
-
-@dataclass(frozen=True)
-class CandidatesLearner:
-    """The settings. pilot: random episodes at first (None: an eighth of all, at least 8); growth: episodes before the
-    next fit, as a share of those played; choice: share of all episodes for the choice among outputs.
-    total: episodes in all; total_steps: steps in all (what is left is counted in episodes as long as the last ones);
-    without either there is no choice, and the first output is the policy.
-    """
-
-    tau: float
-    candidates: tuple[Candidate, ...]
-    total: int | None = None
-    total_steps: int | None = None
-    pilot: int | None = None
-    growth: float = 0.3
-    choice: float = 0.2
-
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.positive(self.growth, "growth")
-        checks.inside(self.choice, "choice", "[0, 1)")
-        for name, least in (("pilot", 2), ("total", 1), ("total_steps", 1)):
-            if getattr(self, name) is not None:
-                checks.whole(getattr(self, name), name, least)
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates."""
+        raise NotImplementedError
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -220,16 +119,18 @@ class CandidatesLearner:
         last = len(now) <= 2
         left = self._left(state, env.horizon, 1.0)
         n = max(int(left / (len(now) if last else 2 * len(now))), 1)
-        seeds = streams.train_seeds(state.k + 1, n)
-        batches = [play_simulator(outputs[i].policy, env, seeds) for i in now]
-        returns = np.stack([batch.returns for batch in batches])
+        rest = max(int(left) - n * len(now), 0) if last else 0
+        seeds = streams.train_seeds(state.k + 1, n + rest)
+        # What does not divide evenly is played too, so that a run has the episodes that it was asked for.
+        batches = [play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]) for i in now]
+        returns = np.stack([batch.returns[:n] for batch in batches])
         steps = sum(int(batch.lengths.sum()) for batch in batches)
         state = replace(
             state,
             k=state.k + 1,
             finalists=now,
             returns=returns,
-            choice_episodes=state.choice_episodes + returns.size,
+            choice_episodes=state.choice_episodes + returns.size + rest,
             choice_steps=state.choice_steps + steps,
             chosen=last,
         )
@@ -256,13 +157,19 @@ class CandidatesLearner:
             return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
         return all_outputs(state)[self._best(state)].policy
 
-    def verdict(self, state: CandidatesState, streams: Streams) -> dict[str, Any]:
-        """What is handed out and why: names, CVaR in the last round, a lower bound that accounts for the choice."""
+    def promise(self, state: CandidatesState, env: Simulator) -> float:
+        """The CVaR that the output which is ahead promises of itself."""
+        return all_outputs(state)[self._best(state)].promise
+
+    def choose(
+        self, state: CandidatesState, env: Simulator, streams: Streams, rule: str = "", episodes: int = 0
+    ) -> ReturnedPolicy:
+        """What is handed out and why: CVaR in the last round, and a lower bound that accounts for the choice."""
         outputs = all_outputs(state)
         best = self._best(state)
-        about: dict[str, Any] = {"returned": outputs[best].name, "promise": outputs[best].promise}
+        policy, name, about = outputs[best].policy, outputs[best].name, {"promise": outputs[best].promise}
         if not state.finalists:
-            return about | {"why": "the first output; no episodes were kept for a choice"}
+            return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
         scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
         found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
@@ -270,7 +177,8 @@ class CandidatesLearner:
             f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each; CVaR at least "
             f"{found.lower:.4g} with confidence {1 - DELTA:g} over the finalists ({found.method})"
         )
-        return about | {"why": why, "scores": scores, "bound": found.lower, "bound_method": found.method}
+        more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
+        return ReturnedPolicy(policy, name, why, about | more)
 
     def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> CandidatesState:
         """The state in a checkpoint."""
@@ -286,8 +194,3 @@ class CandidatesLearner:
         return CandidatesState(
             k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps, bool(chosen)
         )
-
-
-def all_outputs(state: CandidatesState) -> list[CandidateOutput]:
-    """Of all candidates."""
-    return [output for fitted in state.fitted for output in fitted.outputs()]
