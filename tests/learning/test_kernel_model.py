@@ -17,7 +17,7 @@ from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import distinct_observations, fit_kernel
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
-from tailrank.learning.simulators.played import PlayedEpisodes, Transitions
+from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import interpolation
 from tailrank.runs.policy_files import storage
@@ -84,7 +84,7 @@ def transitions(n=2000, seed=0):
     a = rng.integers(0, 2, size=n)
     after = np.column_stack([0.8 * x[:, 0] + a - 0.5, rng.normal(size=n)]).astype(np.float32)
     zero = np.zeros(n)
-    return Transitions(x, a, x[:, 0] * 2.0, after, zero.astype(int), zero.astype(bool), np.arange(n) // 10)
+    return PlayedTransitions(x, a, x[:, 0] * 2.0, after, zero.astype(int), zero.astype(bool), np.arange(n) // 10)
 
 
 def test_metric_knows_what_matters():

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.learning.simulators.played import Transitions
+from tailrank.learning.simulators.played import PlayedTransitions
 from tailrank.policies.kernel import Metric
 
 MOST = 24
@@ -109,7 +109,7 @@ def _ridge(basis: np.ndarray, targets: np.ndarray, towards: np.ndarray, ridge: f
     return np.linalg.solve(gram, basis.T @ targets + ridge * towards)
 
 
-def relevance(s: np.ndarray, after: np.ndarray, data: Transitions, n_actions: int) -> np.ndarray:
+def relevance(s: np.ndarray, after: np.ndarray, data: PlayedTransitions, n_actions: int) -> np.ndarray:
     """v [k], the largest 1: how much each coordinate s [n, k] matters; after [n, k]: the coordinates that follow."""
     paid = np.column_stack([data.rewards, data.ended.astype(np.float64)])
     spread = paid.std(axis=0)

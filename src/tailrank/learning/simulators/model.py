@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, held_out_scores
-from tailrank.learning.simulators.played import PlayedEpisodes, Transitions
+from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
 
@@ -102,7 +102,7 @@ def fit_kernel(
 
 def _counted(
     played: PlayedEpisodes,
-    data: Transitions,
+    data: PlayedTransitions,
     distinct: np.ndarray,
     n_actions: int,
     scale: BudgetScale,
@@ -147,7 +147,9 @@ def regions(places: np.ndarray, visits: np.ndarray, rng: np.random.Generator) ->
     return np.asarray(total[region])
 
 
-def choose(data: Transitions, horizon: int, n_actions: int, rng: np.random.Generator) -> tuple[KernelChoice, float]:
+def choose(
+    data: PlayedTransitions, horizon: int, n_actions: int, rng: np.random.Generator
+) -> tuple[KernelChoice, float]:
     """The way of making outcomes with the best held-out score, one alternative after the other; and its score.
 
     A fifth of the episodes is held out.

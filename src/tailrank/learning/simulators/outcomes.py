@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.learning.simulators.metric import Trend
-from tailrank.learning.simulators.played import Transitions
+from tailrank.learning.simulators.played import PlayedTransitions
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class OutcomeSample:
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """Transitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
+    """PlayedTransitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
     action (the last of (x): all actions); fitted [T, k] is the trend at s. What the choice does not need is left out.
     """
 
     s: np.ndarray
     after: np.ndarray
-    data: Transitions
+    data: PlayedTransitions
     weights: np.ndarray
     choice: KernelChoice
     places: tuple[ActionTree, ...]
@@ -64,7 +64,7 @@ class OutcomeModel:
         cls,
         s: np.ndarray,
         after: np.ndarray,
-        data: Transitions,
+        data: PlayedTransitions,
         weights: np.ndarray,
         choice: KernelChoice,
         n_actions: int,
@@ -138,7 +138,7 @@ def crps(values: np.ndarray, weights: np.ndarray, seen: np.ndarray) -> np.ndarra
 
 
 def held_out_scores(
-    model: OutcomeModel, s: np.ndarray, after: np.ndarray, data: Transitions, v: np.ndarray
+    model: OutcomeModel, s: np.ndarray, after: np.ndarray, data: PlayedTransitions, v: np.ndarray
 ) -> np.ndarray:
     """CRPS [n] of held-out transitions, r, ended and x' counting the same; smaller is better.
 

@@ -11,7 +11,7 @@ from tailrank.episodes.rollout import Observed
 
 
 @dataclass(frozen=True)
-class Transitions:
+class PlayedTransitions:
     """T transitions: features and after [T, m] (float32), actions, rewards, step (h), ended and episode [T].
 
     ended: the environment ended the episode there; one that was only cut off after H steps did not end.
@@ -30,10 +30,10 @@ class Transitions:
         """T."""
         return int(self.actions.size)
 
-    def where(self, rows: np.ndarray) -> Transitions:
+    def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
         parts = (self.features, self.actions, self.rewards, self.after, self.step, self.ended, self.episode)
-        return Transitions(*(part[rows] for part in parts))
+        return PlayedTransitions(*(part[rows] for part in parts))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class PlayedEpisodes:
         total = np.concatenate([[0.0], np.cumsum(self.rewards)])
         return total[ends] - total[ends - self.lengths]
 
-    def transitions(self, most: int, rng: np.random.Generator) -> Transitions:
+    def transitions(self, most: int, rng: np.random.Generator) -> PlayedTransitions:
         """All transitions; where there are more than `most`, those of episodes drawn at random, about as many."""
         kept = np.arange(self.n)
         if self.steps > most:
@@ -114,7 +114,7 @@ class PlayedEpisodes:
         step = np.arange(episode.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         at, begin = self._begin[episode] + step, (np.cumsum(self.lengths) - self.lengths)[episode] + step
         ended = (step + 1 == self.lengths[episode]) & (step + 1 < self.horizon)
-        return Transitions(
+        return PlayedTransitions(
             self.features[at], self.actions[begin], self.rewards[begin], self.features[at + 1], step, ended, episode
         )
 
