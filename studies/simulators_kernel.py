@@ -7,7 +7,8 @@ when it is done, and runs that are there already are skipped, so that the study 
 --table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
 
 Tasks: `trading` and `pole` were used, with seed 0, to choose defaults; so were CartPole-v1, Taxi-v4 and MountainCar-v0
-for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn and ppo need the extra `deep`.
+for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn and ppo need
+the extra `deep`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def deep(method, env, steps, seed):
     if method == "ppo":
         model = PPO("MlpPolicy", view, gamma=1.0, seed=seed, device="cpu").learn(steps)
         return SB3Policy(model, env.horizon), {"played": int(model.num_timesteps)}
-    target = {"qr-dqn-mean": {"level": 1.0}, "qr-dqn-cvar": {}}[method]
+    target = {"qr-dqn-mean": {"act": "mean"}, "qr-dqn-cvar": {}}[method]
     settings = make_learner("qr-dqn", "simulator", tau=TAU, **target)
     most = Deep(settings, view, 10**9, seed, np.zeros(0))
     most.counter.total = steps

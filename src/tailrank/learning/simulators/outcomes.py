@@ -45,7 +45,7 @@ class OutcomeSample:
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """PlayedTransitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
+    """Transitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
     action (the last of (x): all actions); fitted [T, k] is the trend at s. What the choice does not need is left out.
     """
 
