@@ -25,11 +25,13 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.planning.plan import Plan
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.predictor import Predictor, PredictorState
+from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
-from tailrank.runs.policy_files import features, observed, tables
+from tailrank.runs.policy_files import budgeted, features, observed, tables
 
 SCHEMA = 1
 
@@ -51,6 +53,8 @@ KINDS = {
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
+    "kernel": PolicyKind(KernelPolicy, budgeted.kernel_parts, budgeted.kernel_policy),
+    "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
 }
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
