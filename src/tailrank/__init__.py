@@ -30,6 +30,7 @@ _HOMES = {
     "cvar": "risk.law",
     "cvar_interval": "risk.intervals",
     "evaluate": "planning.evaluate",
+    "learn_logs": "learning.offline.learn",
     "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
@@ -65,6 +66,7 @@ __all__ = [
     "cvar",
     "cvar_interval",
     "evaluate",
+    "learn_logs",
     "load",
     "make_episodic",
     "make_simulator",
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from tailrank.episodes.rollout import play, play_simulator
     from tailrank.learning.decoding.choose import Discriminative
     from tailrank.learning.ela.ela import ELA
+    from tailrank.learning.offline.learn import learn_logs
     from tailrank.learning.oracles.choices import ModelChoice
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train

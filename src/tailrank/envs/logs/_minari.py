@@ -1,4 +1,4 @@
-"""Minari data sets (HDF5 or Arrow) as raw columns, read without Minari: only numbers are taken, nothing is built or run.
+"""Minari data sets (HDF5 or Arrow) as raw columns, read without Minari: only numbers are taken, nothing is run.
 
 A data set is a folder with data/metadata.json and the episodes beside it. Each episode has one observation more than it
 has actions: the last one is where it ended.

@@ -49,7 +49,9 @@ def assemble(
     H = longest if horizon is None else checks.steps(horizon)
     if longest > H:
         i = int(np.flatnonzero(steps == H)[0])
-        raise InputError(f"{place(i)}, column {names.get('step', 'step')!r}: an episode has more steps than horizon = {H}")
+        raise InputError(
+            f"{place(i)}, column {names.get('step', 'step')!r}: an episode has more steps than horizon = {H}"
+        )
     observed = bool(here) and "state" not in names
     notes = [] if step is not None else ["there is no step column: the rows of an episode are in order"]
     reward = floats(raw["reward"], names["reward"], place)
@@ -63,7 +65,11 @@ def assemble(
         next_observation = _next_rows(observation, last)
         if after and len(after) == len(here):
             next_observation = np.stack([floats(_taken(table.columns[c], order), c, place) for c in after], axis=1)
-        state, next_state, state_labels = np.zeros(order.size, dtype=np.int64), np.zeros(order.size, dtype=np.int64), (0,)
+        state, next_state, state_labels = (
+            np.zeros(order.size, dtype=np.int64),
+            np.zeros(order.size, dtype=np.int64),
+            tuple[Label, ...]((0,)),
+        )
         unknown = np.isnan(next_observation).any(axis=1)
         next_state = np.where(unknown, -1, next_state)
     else:
@@ -80,7 +86,9 @@ def assemble(
         probability = np.minimum(probability, 1.0)
     allowed = None
     if "admissible" in names and not observed:
-        allowed = _admissible(raw["admissible"], names["admissible"], place, state, action, len(state_labels), action_labels)
+        allowed = _admissible(
+            raw["admissible"], names["admissible"], place, state, action, len(state_labels), action_labels
+        )
     return EpisodeLog(
         begin=begin,
         state=state.astype(np.int32),
@@ -108,9 +116,7 @@ def _taken(column: Raw, order: np.ndarray) -> Raw:
     return [column[i] for i in order]
 
 
-def _ordered(
-    episode: np.ndarray, step: np.ndarray | None, name: str, place: Place
-) -> tuple[np.ndarray, np.ndarray]:
+def _ordered(episode: np.ndarray, step: np.ndarray | None, name: str, place: Place) -> tuple[np.ndarray, np.ndarray]:
     """Rows [T] by episode (as they first appear) and step, and where episodes begin [n + 1]."""
     _, first, inverse = np.unique(episode, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.int64)
@@ -146,7 +152,13 @@ def _check_steps(step: np.ndarray, begin: np.ndarray, where: Place) -> None:
 
 
 def _ends(
-    raw: Mapping[str, Raw], names: Mapping[str, str], place: Place, last: np.ndarray, steps: np.ndarray, H: int, notes: list[str]
+    raw: Mapping[str, Raw],
+    names: Mapping[str, str],
+    place: Place,
+    last: np.ndarray,
+    steps: np.ndarray,
+    H: int,
+    notes: list[str],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where episodes end for good [T], and which were cut off before [n]."""
     said = {name: truths(raw[name], names[name], place) for name in ("terminated", "truncated") if name in raw}
@@ -163,10 +175,14 @@ def _ends(
     else:
         ended = short
         if short.any():
-            notes.append(f"no column says how episodes end: {int(short.sum())} shorter than {H} steps are taken as ended")
+            notes.append(
+                f"no column says how episodes end: {int(short.sum())} shorter than {H} steps are taken as ended"
+            )
     cut = short & ~ended
     if cut.any():
-        notes.append(f"{int(cut.sum())} of {int(last.sum())} episodes are cut off before {H} steps: their returns are not known")
+        notes.append(
+            f"{int(cut.sum())} of {int(last.sum())} episodes are cut off before {H} steps: their returns are not known"
+        )
     return ended, cut[last]
 
 

@@ -28,8 +28,8 @@ NAMES = {
     "next_state": "next_state s_next next_s s2 sp state_next next_obs next_observation",
     "terminated": "terminated terminal done end ended",
     "truncated": "truncated truncation timeout timeouts cut censored",
-    "probability": "probability prob behaviour_probability behavior_probability behaviour_prob behavior_prob propensity "
-    "pscore action_prob action_probability mu",
+    "probability": "probability prob behaviour_probability behavior_probability behaviour_prob behavior_prob "
+    "propensity pscore action_prob action_probability mu",
     "admissible": "admissible admissible_actions available available_actions allowed",
 }
 """What each column is usually called, the first name being ours."""
@@ -59,7 +59,9 @@ def assigned(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
     for ours, theirs in chosen.items():
         checks.one_of(ours, "column", NAMES)
         if theirs not in names:
-            raise InputError(f"column {ours}={theirs}: there is no column {theirs!r:.60}{checks.did_you_mean(theirs, names)}")
+            raise InputError(
+                f"column {ours}={theirs}: there is no column {theirs!r:.60}{checks.did_you_mean(theirs, names)}"
+            )
         result[ours] = theirs
     lower = {name.strip().lower(): name for name in reversed(names)}
     for ours, usual in NAMES.items():
@@ -115,7 +117,9 @@ def labels(
         odd = next((k for k, label in enumerate(found) if label not in index), None)
         if odd is not None:
             i = int(np.flatnonzero(codes == odd)[0])
-            raise InputError(f"{place(i)}, column {name!r:.60}: {found[odd]!r:.40} is not one of the {len(order)} that are known")
+            raise InputError(
+                f"{place(i)}, column {name!r:.60}: {found[odd]!r:.40} is not one of the {len(order)} that are known"
+            )
         table = np.array([index[label] for label in found] + [-1], dtype=np.int64)
         result.append(table[codes])
     return result, order
@@ -177,7 +181,9 @@ def _mixed(columns: Mapping[str, Raw], coded: list[tuple[np.ndarray, list[Label]
             if isinstance(label, rare):
                 i = int(np.flatnonzero(codes == k)[0])
                 others = "numbers" if rare is str else "names"
-                return f"{place(i)}, column {name!r:.60}: {label!r:.40} among {others}: must be all numbers or all names"
+                return (
+                    f"{place(i)}, column {name!r:.60}: {label!r:.40} among {others}: must be all numbers or all names"
+                )
     return "labels: must be all numbers or all names"
 
 

@@ -1,8 +1,9 @@
-"""`EpisodeLog`: past episodes as flat arrays, one entry a step, checked so that nothing behind it needs to look again."""
+"""`EpisodeLog`: past episodes as flat arrays, one entry a step, checked once for all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -72,12 +73,13 @@ class EpisodeLog:
         begin = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self.begin[episodes] - begin[:-1], lengths) + np.arange(begin[-1])
         columns = ("state", "action", "next_state", "reward", "probability", "observation", "next_observation")
-        some = {name: getattr(self, name) for name in columns}
+        some: dict[str, Any] = {name: getattr(self, name) for name in columns}
+        taken: dict[str, Any] = {name: None if column is None else column[entries] for name, column in some.items()}
         return replace(
             self,
             begin=begin,
             cut=self.cut[episodes],
-            **{name: None if column is None else column[entries] for name, column in some.items()},
+            **taken,
         )
 
     def halves(self, rng: np.random.Generator) -> tuple[EpisodeLog, EpisodeLog]:

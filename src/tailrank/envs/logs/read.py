@@ -1,4 +1,4 @@
-"""One entry point for tables of episodes: a file (.csv, .csv.gz, .parquet, .arrow, .feather), a Minari data set, or a data frame.
+"""One entry point for tables of episodes: CSV, Parquet and Arrow files, Minari data sets, and data frames.
 
 CSV needs nothing but this package; the others need the extra `logs`. Nothing in a file is executed, and a file that
 would not fit is refused before its columns are read.
@@ -113,7 +113,7 @@ def _csv(path: Path) -> RawTable:
     if twice is not None:
         raise InputError(f"{path.name}: column {twice!r:.60} in line 1: is there {header.count(twice)} times")
     cells = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in header]
-    columns: dict[str, list[object]] = dict(zip(header, cells, strict=True))  # type: ignore[arg-type]
+    columns: dict[str, list[object]] = dict(zip(header, cells, strict=True))
     return RawTable(columns, lambda i: f"line {lines[i]}", path.name)
 
 

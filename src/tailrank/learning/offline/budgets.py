@@ -26,7 +26,7 @@ ROOMY = 4
 
 @dataclass(frozen=True, eq=False)
 class Budgets:
-    """grid; widths [H + 1]: the most units that steps h.. pay; ended [H + 1]: the units that an ended episode is worth."""
+    """grid; widths [H + 1]: the most units that steps h.. pay; ended [H + 1]: the units of an ended episode."""
 
     grid: BudgetGrid
     widths: np.ndarray

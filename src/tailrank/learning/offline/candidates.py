@@ -16,7 +16,7 @@ import numpy as np
 from tailrank.planning.pessimistic.induction import SavedTables, best_budget, judge, plan_pessimistic, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
 
-CAUTION = (1.0, 0.25, 0.05)
+CAUTION = (1.0, 0.3, 0.1, 0.03)
 """Parts of the radius that plans are made with."""
 
 

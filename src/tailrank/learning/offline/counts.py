@@ -2,16 +2,17 @@
 
 Let the outcomes o_1, o_2, .. of a pair be drawn from its law q, whatever made the pair be visited. A rule that predicts
 each outcome from those before, with probabilities w, gives a process prod_t w(o_t) / q(o_t) of mean at most one, which
-ever exceeds 1 / delta with probability at most delta (Ville 1939). The rule here is a half-half mixture of two that need
-not know what outcomes there are: an outcome that was seen n_o times in N has the chance n_o / (N + 1/2), or
-(n_o - 1/2) / N; one that is new has the rest. For a new outcome q is the chance of *any* new one, at most 1, so its first
-time counts for w alone. What remains, with K outcomes seen and M = N - K, is
+ever exceeds 1 / delta with probability at most delta (Ville 1939). The rule here is a half-half mixture of two that
+need not know what outcomes there are: an outcome that was seen n_o times in N has the chance n_o / (N + 1/2), or
+(n_o - 1/2) / N; one that is new has the rest. For a new outcome q is the chance of *any* new one, at most 1, so its
+first time counts for w alone. What remains, with K outcomes seen and M = N - K, is
 
     sum_o (n_o - 1) log(1 / q(o))  <=  log(1 / delta) - log w(o_1, .., o_N),
 
-a ball of radius c / M around the shares (n_o - 1) / M. It holds for all N at once, so N may depend on what was seen, and
-for all functions of the outcome, so the plan may come from the same log. delta is divided over the pairs in the order
-in which they are first met: the j-th gets delta / (Z (j + 1) log^2(j + 1)), and the law of the first state is j = 1.
+a ball of radius c / M around the shares (n_o - 1) / M. It holds for all N at once, so N may depend on what was seen,
+and for all functions of the outcome, so the plan may come from the same log. delta is divided over the pairs in the
+order in which they are first met: the j-th gets delta / (Z (j + 1) log^2(j + 1)), and the law of the first state is j
+= 1.
 
 Where the function is fixed beforehand (`fixed`), the outcome is a number x >= 0, and betting on it with Cover and
 Ordentlich's universal portfolio gives a ball around the plain shares n_o / N of radius
@@ -106,19 +107,23 @@ def count(log: EpisodeLog, budgets: Budgets, how: Counting, order: np.ndarray | 
     pair, after, reward = pair[used], after[used], log.reward[used]
     if budgets.grid.discount == 1.0:
         return LogCounts((_counted(pair, after, budgets.units(0, reward), prices),) * H, first, budgets, A, *more)
-    return LogCounts(tuple(_counted(pair, after, budgets.units(g, reward), prices) for g in range(H)), first, budgets, A, *more)
+    return LogCounts(
+        tuple(_counted(pair, after, budgets.units(g, reward), prices) for g in range(H)), first, budgets, A, *more
+    )
 
 
 def every_law(counts: LogCounts, delta: float) -> RecordedModel:
     """The model whose balls hold all at once with probability 1 - delta, for every function and so for every plan."""
     steps = {id(step): step for step in counts.steps}
     made = {key: _ball(step.ptr, step, step.count, step.price - np.log(delta)) for key, step in steps.items()}
-    start = _start(counts, *_repeats(np.array([0, int((counts.first > 0).sum())]), counts.first[counts.first > 0], delta))
+    start = _start(
+        counts, *_repeats(np.array([0, int((counts.first > 0).sum())]), counts.first[counts.first > 0], delta)
+    )
     return _model(counts, tuple(made[id(step)] for step in counts.steps), start)
 
 
 def fixed(counts: LogCounts, delta: float, nodes: int) -> RecordedModel:
-    """The model that bounds one plan, chosen elsewhere, at `nodes` places (step, state, budget): probability 1 - delta."""
+    """The model that bounds one plan, chosen elsewhere, at `nodes` (step, state, budget): probability 1 - delta."""
     price = np.log((nodes + 1) / delta)
     steps = {id(step): _plain(step, price) for step in counts.steps}
     seen = counts.first[counts.first > 0]
@@ -178,7 +183,8 @@ def _repeats(ptr: np.ndarray, n: np.ndarray, delta: float) -> tuple[np.ndarray, 
 
 
 def _shares(ptr: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n_o - 1) / M of each outcome [m], and log of their likelihood over that of the rule for each pair: c less its price."""
+    """(n_o - 1) / M of each outcome [m], and for each pair c less its price: how much likelier they are than the
+    rule."""
     from scipy.special import gammaln, logsumexp, xlogy
 
     total, kinds, again = _sums(ptr, n), np.diff(ptr).astype(np.float64), _sums(ptr, n - 1.0)

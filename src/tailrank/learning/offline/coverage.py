@@ -27,7 +27,8 @@ CHEAP = 2e8
 class Coverage:
     """pairs: seen and possible; least, median: visits of seen pairs.
 
-    rare, unseen: the share of the plan's steps (in the counted model) on pairs with fewer than ten visits, and with none.
+    rare, unseen: the share of the plan's steps (in the counted model) on pairs with fewer than ten visits, and with
+    none.
     """
 
     seen_pairs: int
@@ -79,7 +80,9 @@ def coverage_of(
     return coverage, diagnostics
 
 
-def _costly(log: EpisodeLog, cost: np.ndarray, visits: np.ndarray, seen: np.ndarray, scale: float) -> list[dict[str, Any]]:
+def _costly(
+    log: EpisodeLog, cost: np.ndarray, visits: np.ndarray, seen: np.ndarray, scale: float
+) -> list[dict[str, Any]]:
     """The pairs that take most off the bound, in reward units of CVaR."""
     order = [int(k) for k in np.argsort(-cost, kind="stable")[:TOP] if cost[k] > 0.0]
     A = len(log.actions)

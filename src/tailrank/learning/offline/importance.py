@@ -4,10 +4,10 @@ An episode of the log has the weight w = prod_h 1{a_h = pi(h, s_h, b_h)} / mu_h,
 would have left and mu_h the probability with which the action was taken. Then E w 1{R >= x} = P_pi(R >= x) for every x.
 w 1{R >= x} is not negative, so betting gives a lower bound on its mean that needs no largest weight (`counts.fixed`
 has the radius); so does w 1{R <= x}. At K thresholds that were chosen elsewhere these are bands: with probability
-1 - delta / 2, P(R >= x_k) >= L_k for all k, and no law is worse than the one with mass L_k - L_{k+1} at x_k and the rest
-at the least return. As in UnO (Chandak et al. 2021), CVaR, VaR and mean follow from the band, here at every n. Weights
-that are clipped only lower both bounds on probabilities, so bounds with clipped weights hold too. Nothing is assumed of
-the process, only of the probabilities.
+1 - delta / 2, P(R >= x_k) >= L_k for all k, and no law is worse than the one with mass L_k - L_{k+1} at x_k and the
+rest at the least return. As in UnO (Chandak et al. 2021), CVaR, VaR and mean follow from the band, here at every n.
+Weights that are clipped only lower both bounds on probabilities, so bounds with clipped weights hold too. Nothing is
+assumed of the process, only of the probabilities.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Weighted:
     """CVaR, VaR and mean of a policy from a log that others made.
 
     cvar, var, mean: self-normalised estimates (None where no episode of the log is one of the policy). lower, upper:
-    bounds on CVaR_tau, each pair of bounds with probability `confidence`; likewise var_*, mean_*. effective: sample size
-    (sum w)^2 / sum w^2; largest: weight; matched: episodes with weight above 0. clipped: CVaR with weights cut at `clip`.
-    estimated: the probabilities are those of the log's own frequencies, so nothing is certain.
+    bounds on CVaR_tau, each pair of bounds with probability `confidence`; likewise var_*, mean_*. effective: sample
+    size (sum w)^2 / sum w^2; largest: weight; matched: episodes with weight above 0. clipped: CVaR with weights cut at
+    `clip`. estimated: the probabilities are those of the log's own frequencies, so nothing is certain.
     """
 
     tau: float
@@ -59,7 +59,9 @@ class Weighted:
 def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.ndarray:
     """w of each episode [n]; probability [T]: with which the log's actions were taken."""
     if (horizon_of(policy) or log.horizon) < int(log.lengths.max()):
-        raise InputError(f"{log.name}: has episodes of {log.lengths.max()} steps, the policy is for {horizon_of(policy)}")
+        raise InputError(
+            f"{log.name}: has episodes of {log.lengths.max()} steps, the policy is for {horizon_of(policy)}"
+        )
     weights, memory = np.ones(log.episodes), policy.start(log.episodes)
     for h in range(int(log.lengths.max())):
         playing = np.flatnonzero(log.lengths > h)
@@ -79,7 +81,16 @@ def frequencies(log: EpisodeLog) -> np.ndarray:
     return np.bincount(pair, minlength=S * A)[pair] / np.bincount(log.state, minlength=S)[log.state]
 
 
-def judged(policy: Policy, log: EpisodeLog, tau: float, *, delta: float, ends: tuple[float, float], discount: float, rng: np.random.Generator) -> Weighted:
+def judged(
+    policy: Policy,
+    log: EpisodeLog,
+    tau: float,
+    *,
+    delta: float,
+    ends: tuple[float, float],
+    discount: float,
+    rng: np.random.Generator,
+) -> Weighted:
     """What `policy`, chosen without this log, earns: a tenth of the episodes chooses thresholds, the others judge."""
     order = rng.permutation(log.episodes)
     few = max(1, log.episodes // 10)

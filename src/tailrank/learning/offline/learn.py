@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,10 @@ Watch = Callable[[str, float], None]
 class LearnedFromLogs:
     """A policy from records, and what can be said of its CVaR with probability 1 - delta.
 
-    lower: CVaR_tau of `policy` is at least this. upper: that of no policy is above this. promise: its CVaR if the counts
-    were the truth. behaviour: that of whoever made the log. status: "improved" if lower is above behaviour.high, else
-    "not improved", and then `policy` takes only actions that were taken often in their state. bounds: every bound that
-    was computed, by name. assumptions, notes: lines for the user.
+    lower: CVaR_tau of `policy` is at least this. upper: that of no policy is above this. promise: its CVaR if the
+    counts were the truth. behaviour: that of whoever made the log. status: "improved" if lower is above
+    behaviour.high, else "not improved", and then `policy` takes only actions that were taken often in their state.
+    bounds: every bound that was computed, by name. assumptions, notes: lines for the user.
     """
 
     policy: BudgetPolicy
@@ -118,12 +118,12 @@ def learn_logs(
 ) -> LearnedFromLogs:
     """A policy from past episodes, with bounds on its CVaR_tau that hold with probability 1 - delta.
 
-    frame: a data frame, the name of a file (.csv, .parquet, ..) or a Minari data set, or an `EpisodeLog`. horizon: H, the
-    longest episode if not given. reward_range: what every reward lies in; that of the log if not given, which is then an
-    assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step, "by-step",
-    or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log) or "unseen"
-    (there may be others, where all is lost). columns: names of columns that are not the usual ones. actions: all
-    there are. budgets: at the first step. seed: of the halves.
+    frame: a data frame, the name of a file (.csv, .parquet, ..) or a Minari data set, or an `EpisodeLog`. horizon: H,
+    the longest episode if not given. reward_range: what every reward lies in; that of the log if not given, which is
+    then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
+    "by-step", or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log)
+    or "unseen" (there may be others, where all is lost). columns: names of columns that are not the usual ones.
+    actions: all there are. budgets: at the first step. seed: of the halves.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -145,7 +145,9 @@ def learn_logs(
     by_step = dynamics == "by-step" or (dynamics == "auto" and likelihood["by_step"] > likelihood["same"])
     # Where the records choose between two models, each of which may be right, both pay.
     each = delta * (0.5 if dynamics == "auto" else 1.0)
-    low, up = budgets_for(log, rewards, discount, None if budgets is None else checks.whole(budgets, "budgets", least=2))
+    low, up = budgets_for(
+        log, rewards, discount, None if budgets is None else checks.whole(budgets, "budgets", least=2)
+    )
     order = streams.environment(0).permutation(log.episodes)
     how = counting.Counting(by_step, states == "seen")
     counts = counting.count(log, low, how, order)
@@ -155,7 +157,9 @@ def learn_logs(
 
     model, counted = counting.every_law(counts, 0.5 * each), counting.plain(counts)
     plan = balanced(model, counted, allowed, usual, tau, _part(told, "plans", log.horizon))
-    upper = _upper(log, counts, model, up, how, order, 0.5 * each, allowed, tau, _part(told, "upper bound", log.horizon))
+    upper = _upper(
+        log, counts, model, up, how, order, 0.5 * each, allowed, tau, _part(told, "upper bound", log.horizon)
+    )
     chosen = _Chosen("all episodes", plan, model, counts)
     bounds = {chosen.name: plan.lower}
     half = half_plan(log, rewards, discount, how, tau, 0.5 * each, allowed, usual, streams.planner(0), budgets)
@@ -269,7 +273,9 @@ def _assumptions(how: counting.Counting, rewards: tuple[float, float], assumed: 
     if how.closed:
         lines.append("every state that can be met is in the log; --states unseen says otherwise")
     if assumed:
-        lines.append(f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; --reward-range says otherwise")
+        lines.append(
+            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; --reward-range says otherwise"
+        )
     return tuple(lines)
 
 

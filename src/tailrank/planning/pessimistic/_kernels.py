@@ -1,7 +1,8 @@
 """Compiled loops of the pessimistic induction; `induction` has the mathematics. Plain NumPy twins are in the tests.
 
-Rows are compressed: those of the pair k = s A + a are ptr[k] .. ptr[k + 1] - 1, each with its next state (S: the episode
-has ended; S + 1: nobody knows), its units and its share of the pair's weight. Tables are [S + 2, W + 1], a row a state, a column a budget.
+Rows are compressed: those of the pair k = s A + a are ptr[k] .. ptr[k + 1] - 1, each with its next state (S: the
+episode has ended; S + 1: nobody knows), its units and its share of the pair's weight. Tables are [S + 2, W + 1]:
+a row a state, a column a budget.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def least_mean(x, share, n, radius):
 
 @compiled
 def _saved_of(x, begin, end, b, next_state, units, after, floor):
-    """x[i] = what outcome begin + i saves of budget b (its units and what is saved of the rest, at most b) above floor."""
+    """x[i] = what outcome begin + i saves of budget b (its units and what is saved of the rest), above floor."""
     top = after.shape[1] - 1
     for k in range(begin, end):
         left = b - units[k]

@@ -6,8 +6,8 @@ budget. For every pair (s, a) there is a set C of laws of (next state, reward) t
     G_h(s, b) = max_a  min_{q in C}  sum_o q(o) x(o),      x(o) = min(b, u + G_{h+1}(s', b - u)),   G_H = 0,
 
 is no more than what the plan that attains the maxima really saves, for every budget at once: what is saved grows with
-G_{h+1}, and the true law is one of the q. So CVaR_tau of that plan is at least max_b { b - V_0(b) / tau }, for every tau,
-and no margin is added by hand: nothing is lost twice, nothing beyond b can be lost. The optimistic twin takes the
+G_{h+1}, and the true law is one of the q. So CVaR_tau of that plan is at least max_b { b - V_0(b) / tau }, for every
+tau, and no margin is added by hand: nothing is lost twice, nothing beyond b can be lost. The optimistic twin takes the
 smallest shortfall instead, V_h(s, b) = min_a min_q sum_o q(o) V_{h+1}(s', b - u): no policy has a smaller one.
 
 C is a ball {q : sum_o p(o) log(p(o) / q(o)) <= radius} around counted shares p, in which q may move mass to outcomes
@@ -33,7 +33,7 @@ Watch = Callable[[int], None]
 
 @dataclass(frozen=True, eq=False)
 class SavedTables:
-    """saved: H + 1 tables [S + 2, W_h + 1] of G in units; actions: H tables [S, W_h + 1]; curve [W_0 + 1]: G at start."""
+    """saved: H + 1 tables [S + 2, W_h + 1] of G; actions: H tables [S, W_h + 1]; curve [W_0 + 1]: G at the start."""
 
     saved: tuple[np.ndarray, ...]
     actions: tuple[np.ndarray, ...]

@@ -19,8 +19,8 @@ from tailrank.models.grid import BudgetGrid
 class RecordedStep:
     """Outcomes by pair s A + a: those of pair k are ptr[k]:ptr[k + 1].
 
-    ptr [S A + 1]; next_state [n] (S: the episode ends, S + 1: nobody knows); units [n]; share [n], which sums to one over a pair;
-    radius [S A]: the true law q has sum of share log(share / q) <= radius (inf: nothing is known).
+    ptr [S A + 1]; next_state [n] (S: the episode ends, S + 1: nobody knows); units [n]; share [n], which sums to one
+    over a pair; radius [S A]: the true law q has sum of share log(share / q) <= radius (inf: nothing is known).
     """
 
     ptr: np.ndarray
