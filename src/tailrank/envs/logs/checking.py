@@ -1,7 +1,7 @@
 """What a table of episodes holds, before time is spent on it: sizes, ends, coverage, and whether it drifts.
 
 Drift compares the first half of the episodes with the second: returns by the test of Kolmogorov and Smirnov, outcomes
-of pairs by a chi-squared test over all pairs and outcomes that are not rare. Small chances of so much difference by
+of pairs by a chi-squared test over all pairs, rare outcomes taken together. Small chances of so much difference by
 chance are warnings: a log whose process changes is no log of one process.
 """
 
@@ -93,7 +93,7 @@ def drift(log: EpisodeLog) -> dict[str, float]:
     if middle < 2:
         return {}
     returns = log.returns()
-    result = {"returns": float(ks_2samp(returns[:middle], returns[middle:]).pvalue)}
+    result = {"returns": float(ks_2samp(returns[:middle], returns[middle:], method="asymp").pvalue)}
     pair = log.state.astype(np.int64) * len(log.actions) + log.action
     inner = log.next_state >= 0
     values, reward = np.unique(log.reward, return_inverse=True)
@@ -105,12 +105,18 @@ def drift(log: EpisodeLog) -> dict[str, float]:
     groups, group = np.unique(cells[0], return_inverse=True)
     totals = np.stack([np.bincount(group, row, minlength=groups.size) for row in table])
     expected = totals[:, group] * (table.sum(axis=0) / totals.sum(axis=0)[group])
-    usable = (expected >= ENOUGH).all(axis=0)
-    # A pair counts with all of its outcomes or not at all.
-    outcomes, kept = (np.bincount(group, ones, minlength=groups.size) for ones in (np.ones(group.size), usable))
-    usable = ((kept == outcomes) & (outcomes > 1))[group]
-    freedom = int((outcomes - 1)[(kept == outcomes) & (outcomes > 1)].sum())
+    # Rare outcomes of a pair are taken together with its commonest one.
+    common = np.lexsort((table.sum(axis=0), group))[np.cumsum(np.bincount(group)) - 1]
+    rare = (expected < ENOUGH).any(axis=0)
+    home = np.where(rare, common[group], np.arange(group.size))
+    table, expected = (
+        np.stack([np.bincount(home, row, minlength=group.size) for row in rows]) for rows in (table, expected)
+    )
+    kept = (expected >= ENOUGH).all(axis=0)
+    outcomes = np.bincount(group, kept, minlength=groups.size)
+    freedom = int(np.maximum(outcomes - 1, 0).sum())
+    kept &= (outcomes > 1)[group]
     if freedom > 0:
-        statistic = float((((table - expected) ** 2)[:, usable] / expected[:, usable]).sum())
+        statistic = float((((table - expected) ** 2)[:, kept] / expected[:, kept]).sum())
         result["outcomes"] = float(chi2.sf(statistic, freedom))
     return result

@@ -19,6 +19,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
+from tailrank.planning.pessimistic.induction import least_mean
 from tailrank.policies.tables import Policy, horizon_of
 from tailrank.risk.law import ReturnLaw
 
@@ -178,10 +179,8 @@ def _radius(n: int, delta: float) -> float:
 
 def _least(values: np.ndarray, radius: float) -> float:
     """A lower bound on the mean of numbers [n] that are not negative; equal ones are taken together."""
-    from tailrank.planning.pessimistic import _kernels
-
     distinct, times = np.unique(values, return_counts=True)
-    return float(_kernels.least_mean(distinct, times / values.size, distinct.size, radius))
+    return least_mean(distinct, times / values.size, radius)
 
 
 def _estimates(returns: np.ndarray, weights: np.ndarray, tau: float) -> tuple[float | None, float | None, float | None]:

@@ -123,6 +123,13 @@ def policy_of(model: RecordedModel, actions: tuple[np.ndarray, ...], usual: np.n
     )
 
 
+def least_mean(values: np.ndarray, share: np.ndarray, radius: float) -> float:
+    """The least mean over the ball around `share` [n] of values [n] >= 0, where mass may move to an outcome worth 0."""
+    from tailrank.planning.pessimistic import _kernels
+
+    return float(_kernels.least_mean(values, share, values.size, radius))
+
+
 def _ended(model: RecordedModel, h: int) -> np.ndarray:
     """A fresh table of what is saved from step h on, zero but for episodes that have ended, [S + 2, W_h + 1]."""
     table = np.zeros((model.n_states + 2, int(model.widths[h]) + 1))
