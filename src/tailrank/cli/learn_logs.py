@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="Column of another name (state=ward).")
 @click.option("--actions", metavar="N|A,B,..", help="All actions there are.  [default: those of the log]")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
+@click.option("--caution", type=float, metavar="C", help="In (0, 1]; 1: the best bound.  [default: as bold as is sure]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the halves that choose and judge.")
 @click.option("--out", metavar="DIR", help="Folder for the plan.  [default: runs/NAME-logs]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")

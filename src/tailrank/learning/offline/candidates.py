@@ -1,9 +1,9 @@
 """Plans of different caution for one model, and the one that is returned.
 
-The most cautious plan has the best bound, and may promise little: it pays for whatever cannot be excluded. A plan made
-with smaller balls promises more and is sure of less. All are judged by the same balls, which hold for every plan at
-once, so any of them may be returned with its own bound: it is the one whose bound and promise have the best middle.
-Few records make bounds of bold plans fall far below their promise, so caution wins; many records let both meet.
+The most cautious plan has the best bound, and is timid: it pays for whatever cannot be excluded of any pair, all at
+once. A plan made with smaller balls does better in most of the models that are left, and is sure of less. All are judged
+by the whole balls, which hold for every plan at once, so any of them may be returned with its own bound. It is the
+boldest whose bound is above what is asked for (what the log's own policy earns), or if there is none the boldest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from tailrank.planning.pessimistic.induction import SavedTables, best_budget, judge, plan_pessimistic, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
 
-CAUTION = (1.0, 0.3, 0.1, 0.03)
-"""Parts of the radius that plans are made with."""
+CAUTION = (0.05, 0.3, 1.0)
+"""Parts of the radius that plans are made with, the boldest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,25 +31,32 @@ class Candidate:
     caution: float
 
 
-def balanced(
+def boldest_above(
+    asked: float,
     model: RecordedModel,
     counted: RecordedModel,
     allowed: tuple[np.ndarray, ...],
     usual: np.ndarray,
     tau: float,
+    cautions: tuple[float, ...] = CAUTION,
     watch: Callable[[int], None] | None = None,
 ) -> Candidate:
-    """The plan for `model` with the best middle of bound and promise. counted: the same counts as if they were true."""
-    found = []
-    for caution in CAUTION:
+    """The boldest plan whose bound is above `asked`, else the boldest. counted: the same counts as if they were true."""
+    first: Candidate | None = None
+    for caution in cautions:
         made = plan_pessimistic(shrunk(model, caution), allowed, usual, watch)
         tables = made if caution == 1.0 else judge(model, made.actions)
         short, likely = shortfall_of(tables), shortfall_of(judge(counted, made.actions))
         # A plan begins with the budget that is best where it was made, or where it is judged.
-        for budget in {best_budget(model, shortfall_of(one), tau)[0] for one in (made, tables)}:
+        for budget in dict.fromkeys(best_budget(model, shortfall_of(one), tau)[0] for one in (made, tables)):
             lower, promise = (value_of(model, curve, budget, tau) for curve in (short, likely))
-            found.append(Candidate(tables, budget, lower, promise, caution))
-    return max(found, key=lambda one: one.lower + one.promise)
+            found = Candidate(tables, budget, lower, promise, caution)
+            if lower > asked:
+                return found
+            first = first or found
+    if first is None:
+        raise ValueError("cautions: at least one is needed")
+    return first
 
 
 def value_of(model: RecordedModel, shortfall: np.ndarray, budget: int, tau: float) -> float:

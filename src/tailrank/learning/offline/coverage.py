@@ -56,9 +56,10 @@ def usual_actions(log: EpisodeLog) -> np.ndarray:
 
 
 def coverage_of(
-    log: EpisodeLog, counts: counting.LogCounts, model: RecordedModel, plan: Candidate, tau: float, delta: float
+    log: EpisodeLog, counts: counting.LogCounts, model: RecordedModel, plan: Candidate, tau: float, delta: float | None
 ) -> tuple[Coverage, dict[str, Any]]:
-    """What the log covers and the diagnostics of the plan; delta: of the bound for other numbers of episodes."""
+    """What the log covers and the diagnostics of the plan; delta: of bounds for other numbers of
+    episodes, None for none."""
     seen = seen_pairs(log).ravel()
     went = reach(model, plan.tables, plan.budget)
     total = float(went.visits.sum()) or 1.0
@@ -75,7 +76,7 @@ def coverage_of(
     )
     diagnostics: dict[str, Any] = {
         "costly_pairs": _costly(log, went.cost.sum(axis=0), visits, seen, float(model.grid.unit) / tau),
-        "bound_by_episodes": _by_episodes(log, counts, tau, delta),
+        "bound_by_episodes": [] if delta is None else _by_episodes(log, counts, tau, delta),
     }
     return coverage, diagnostics
 

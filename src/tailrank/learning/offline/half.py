@@ -9,7 +9,8 @@ import numpy as np
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import Candidate, balanced, value_of
+from tailrank.learning.offline.candidates import Candidate, boldest_above, value_of
+from tailrank.learning.offline.importance import weigh
 from tailrank.planning.pessimistic.induction import judge, policy_of, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
 
@@ -27,41 +28,45 @@ class HalfPlan:
     bounds: dict[str, float]
 
 
-def half_plan(
-    log: EpisodeLog,
-    rewards: tuple[float, float],
-    discount: float,
-    how: counting.Counting,
-    tau: float,
-    delta: float,
-    allowed: tuple[np.ndarray, ...],
-    usual: np.ndarray,
-    rng: np.random.Generator,
-    count: int | None = None,
-) -> HalfPlan | None:
+@dataclass(frozen=True, eq=False)
+class HalfTask:
+    """What is wanted of the half plan: as `learn_logs` has it; asked: the bound that is looked for."""
+
+    rewards: tuple[float, float]
+    discount: float
+    how: counting.Counting
+    tau: float
+    delta: float
+    allowed: tuple[np.ndarray, ...]
+    usual: np.ndarray
+    asked: float
+    cautions: tuple[float, ...]
+    count: int | None = None
+
+
+def half_plan(log: EpisodeLog, task: HalfTask, rng: np.random.Generator) -> HalfPlan | None:
     """The plan of a random half with the bound that the other half gives it; None for very few episodes."""
     if log.episodes < FEWEST:
         return None
     choosing, judging = log.halves(rng)
-    budgets = _rounding_down(budgets_for(choosing, rewards, discount, count)[0], choosing, judging)
-    chosen = counting.count(choosing, budgets, how)
+    tau, discount, usual = task.tau, task.discount, task.usual
+    budgets = _rounding_down(budgets_for(choosing, task.rewards, discount, task.count)[0], choosing, judging)
+    chosen = counting.count(choosing, budgets, task.how)
     nodes = int(len(log.states) * budgets.widths[:-1].sum())
     weighted = judging.probability is not None
-    share = delta * (0.5 if weighted else 1.0)
+    share = task.delta * (0.5 if weighted else 1.0)
     guess = counting.fixed(chosen, share, nodes)
-    made = balanced(guess, counting.plain(chosen), allowed, usual, tau)
+    made = boldest_above(task.asked, guess, counting.plain(chosen), task.allowed, usual, tau, task.cautions)
     actions, budget = made.tables.actions, made.budget
-    counts = counting.count(judging, budgets, how)
+    counts = counting.count(judging, budgets, task.how)
     model = counting.fixed(counts, share, nodes)
     tables = judge(model, actions)
     bounds = {"half of the episodes": value_of(model, shortfall_of(tables), budget, tau)}
     if weighted:
-        from tailrank.learning.offline.importance import weigh
-
         policy = policy_of(model, actions, usual, budget)
-        thresholds = choosing.returns(discount)[choosing.whole]
         scale = float((discount ** np.arange(log.horizon)).sum())
-        ends = (rewards[0] * scale, rewards[1] * scale)
+        ends = (task.rewards[0] * scale, task.rewards[1] * scale)
+        thresholds = choosing.returns(discount)[choosing.whole]
         found = weigh(policy, judging, tau, delta=share, ends=ends, thresholds=thresholds, discount=discount)
         bounds["half, by importance weights"] = found.lower
     promise = value_of(model, shortfall_of(judge(counting.plain(counts), actions)), budget, tau)

@@ -1,7 +1,7 @@
 """`learn_logs`: a policy with a good CVaR from a table of past episodes, and a bound on its CVaR that holds.
 
-Two plans are made and the one with the better bound is returned; delta is divided between them. The *whole* plan comes
-from all episodes and its bound holds for every plan at once (`counts.every_law`). The *half* plan comes from one half
+Two plans are made; delta is divided between them. The second is returned where only it is sure to improve. One comes
+from all episodes, and its bound holds for every plan at once (`counts.every_law`). The other comes from one half
 of the episodes, drawn at random, and is judged by the other half (`counts.fixed`, and by importance weights where the
 log has the probabilities of its actions): half of the data, but no price for many outcomes. `upper` holds for every
 policy on the same event as the first bound.
@@ -28,10 +28,10 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import Candidate, balanced
+from tailrank.learning.offline.candidates import CAUTION, Candidate, boldest_above
 from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
-from tailrank.learning.offline.half import half_plan
+from tailrank.learning.offline.half import HalfTask, half_plan
 from tailrank.planning.pessimistic.induction import best_budget, least_shortfall, policy_of
 from tailrank.planning.pessimistic.model import RecordedModel
 from tailrank.policies.tables import BudgetPolicy
@@ -113,7 +113,9 @@ def learn_logs(
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
     budgets: int | None = None,
+    caution: float | None = None,
     seed: int = 0,
+    diagnose: bool = True,
     watch: Watch | None = None,
 ) -> LearnedFromLogs:
     """A policy from past episodes, with bounds on its CVaR_tau that hold with probability 1 - delta.
@@ -123,7 +125,9 @@ def learn_logs(
     then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
     "by-step", or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log)
     or "unseen" (there may be others, where all is lost). columns: names of columns that are not the usual ones.
-    actions: all there are. budgets: at the first step. seed: of the halves.
+    actions: all there are. budgets: at the first step. caution: the part of every margin that the plan is
+    made with, in (0, 1]; 1 gives the best bound, and by default the boldest plan that is sure to improve is taken. seed: of the halves. diagnose: whether to compute bounds for other numbers of
+    episodes too.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -156,25 +160,29 @@ def learn_logs(
     told = watch or _silent
 
     model, counted = counting.every_law(counts, 0.5 * each), counting.plain(counts)
-    plan = balanced(model, counted, allowed, usual, tau, _part(told, "plans", log.horizon))
+    behaviour = behaviour_of(log, tau, delta, ends, discount)
+    cautions = CAUTION if caution is None else (checks.inside(caution, "caution", "(0, 1]"),)
+    plan = boldest_above(
+        behaviour.high, model, counted, allowed, usual, tau, cautions, _part(told, "plans", log.horizon)
+    )
     upper = _upper(
         log, counts, model, up, how, order, 0.5 * each, allowed, tau, _part(told, "upper bound", log.horizon)
     )
     chosen = _Chosen("all episodes", plan, model, counts)
     bounds = {chosen.name: plan.lower}
-    half = half_plan(log, rewards, discount, how, tau, 0.5 * each, allowed, usual, streams.planner(0), budgets)
+    task = HalfTask(rewards, discount, how, tau, 0.5 * each, allowed, usual, behaviour.high, cautions, budgets)
+    half = half_plan(log, task, streams.planner(0))
     told("other half", 1.0)
     if half is not None:
         bounds |= half.bounds
-        if half.plan.lower > plan.lower:
+        if half.plan.lower > behaviour.high >= plan.lower:
             chosen = _Chosen("half of the episodes", half.plan, half.model, half.counts)
-    behaviour = behaviour_of(log, tau, delta, ends, discount)
     status = "improved" if chosen.plan.lower > behaviour.high else "not improved"
     if status == "not improved":
-        plan = balanced(model, counted, _often(log, allowed), usual, tau)
+        plan = boldest_above(np.inf, model, counted, _often(log, allowed), usual, tau, cautions[:1])
         chosen = _Chosen("actions taken often", plan, model, counts)
         bounds[chosen.name] = plan.lower
-    coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, tau, 0.5 * each)
+    coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, tau, 0.5 * each if diagnose else None)
     told("diagnostics", 1.0)
     return LearnedFromLogs(
         policy=policy_of(chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget),
