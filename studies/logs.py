@@ -2,7 +2,7 @@
 
     python studies/logs.py [--seconds X] [--logs N] [--page]
 
-A cell is a process, a behaviour and a number of episodes. In each, up to N logs (1,000) are made with seeds of their own,
+A cell is a process, a behaviour and a number of episodes. In each, up to N logs (1,000) are made with their own seeds,
 as many as fit into X seconds; every log is learned from, and the plan is judged exactly in the process. Finished cells
 are skipped. Results: studies/results/logs.jsonl, one line a cell. --page only writes the page.
 """
@@ -173,7 +173,7 @@ def made_log(name: str, behaviour: str, n: int, seed: int) -> EpisodeLog:
             columns.append(law[np.arange(n), played.actions[:, h]])
             memory = player.update(h, played.states[:, h], played.actions[:, h], played.rewards[:, h], None, memory)
         frame["probability"] = np.stack(columns, axis=1).ravel()
-    return read_log(frame, horizon=H)
+    return read_log(frame, horizon=H, states=range(one.mdp.n_states), actions=range(one.mdp.n_actions))
 
 
 def true_cvar(policy: BudgetPolicy | MarkovPolicy, log: EpisodeLog, one: Process) -> float:
@@ -231,14 +231,14 @@ def measure(name: str, behaviour: str, n: int, most: int, seconds: float) -> dic
         rows.append(row | {key: true_cvar(policy, log, one) for key, policy in others(log, one).items()})
     mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
     return {
-        "process": name, "behaviour": behaviour, "episodes": n, "logs": len(rows), "tau": one.tau, "best": best, "own": own,
-        "mean": mean, "seconds": time.perf_counter() - began,
+        "process": name, "behaviour": behaviour, "episodes": n, "logs": len(rows), "tau": one.tau, "best": best,
+        "own": own, "mean": mean, "seconds": time.perf_counter() - began,
     }  # fmt: skip
 
 
 @cache
 def _own(name: str, behaviour: str) -> float | None:
-    """CVaR of the behaviour itself: exact by the law of a long log's worth of returns is not; so from the mixture MDP."""
+    """Exact CVaR of the behaviour: that of the one action of a process in which it is played for good."""
     one = process(name)
     if behaviour in ("half", "near"):
         return None  # a mixture with a budget policy: no exact law at hand
@@ -282,52 +282,59 @@ def done() -> list[dict]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
+HEAD = """\
+# Plans from records: what was measured
+
+Written by `python studies/logs.py` from `studies/results/logs.jsonl`; [logs](logs.md) explains the command. {cells}
+cells, {logs} logs in all, delta = {delta}; a cell has as many logs as fitted into its time, at most 1,000.
+Behaviours: *uniform*; *half* and *near* play the best plan, but uniformly in 50% and 10% of the steps; *hole* is
+uniform but never takes one action in every other state; *expert* is the one of ICU-Sepsis. The command is told all
+states and actions, the range of the rewards, and whether the dynamics are the same at every step.
+
+## How often bounds failed
+
+Allowed is {delta}. *lower*: the bound on the returned plan was above its exact CVaR. *upper*: the bound on every
+policy was below the best. *own*: the interval for the behaviour missed its exact CVaR (`-`: no exact value at hand).
+*improved*: how often the plan was called improved; *wrongly*: and was worse than the behaviour.
+
+| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+EARNED = """
+## What the plans earn
+
+Means over the logs of exact CVaRs at the process's tau: of the best plan, of the behaviour, of the returned plan, of
+the plan that takes the counts for the truth, of the action taken most often, and of the pessimistic plan for the mean;
+then the mean bounds.
+
+| process (tau) | behaviour | episodes | best | own | returned | plain counts | cloned | mean plan | lower | upper |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+
+
 def page(rows: list[dict]) -> str:
     """docs/logs_results.md."""
-    total = sum(row["logs"] for row in rows)
-    text = [
-        "# Plans from records: what was measured",
-        "",
-        "Written by `python studies/logs.py` from `studies/results/logs.jsonl`; [logs](logs.md) explains the command.",
-        f"{len(rows)} cells, {total} logs in all, delta = {DELTA}; a cell has as many logs as fitted into its time, at most 1,000.",
-        "Behaviours: *uniform*; *half* and *near* play the best plan, but uniformly in 50% and 10% of the steps; *hole* is",
-        "uniform but never takes one action in every other state; *expert* is the one of ICU-Sepsis. The command is told the",
-        "range of the rewards, and whether the dynamics are the same at every step.",
-        "",
-        "## How often bounds failed",
-        "",
-        "Allowed is 0.05. *lower*: the bound on the returned plan was above its exact CVaR. *upper*: the bound on every policy",
-        "was below the best. *own*: the interval for the behaviour missed its exact CVaR (`-`: no exact value at hand).",
-        "*improved*: how often the plan was called improved; *wrongly*: and was worse than the behaviour.",
-        "",
-        "| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in sorted(rows, key=_order):
-        m = row["mean"]
-        own = "-" if row["own"] is None else f"{m['missed_behaviour']:.3f}"
-        wrong = "-" if row["own"] is None else f"{m['false_improved']:.3f}"
-        cells_ = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", own, f"{m['improved']:.2f}", wrong]
-        text.append(
-            f"| {row['process']} | {row['behaviour']} | {row['episodes']} | {row['logs']} | {' | '.join(cells_)} |"
-        )
-    text += [
-        "",
-        "## What the plans earn",
-        "",
-        "Means over the logs of exact CVaRs at the process's tau: of the best plan, of the behaviour, of the returned plan, of the",
-        "plan that takes the counts for the truth, of the action taken most often, and of the pessimistic plan for the mean;",
-        "then the mean bounds and the mean promise.",
-        "",
-        "| process (tau) | behaviour | episodes | best | own | returned | plain counts | cloned | mean plan | lower | upper | promise |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in sorted(rows, key=_order):
-        m, own = row["mean"], "-" if row["own"] is None else f"{row['own']:.3f}"
-        numbers = [f"{m[key]:.3f}" for key in ("true", "plain", "cloned", "mean", "lower", "upper", "promise")]
-        head = f"| {row['process']} ({row['tau']:g}) | {row['behaviour']} | {row['episodes']} | {row['best']:.3f} | {own} |"
-        text.append(f"{head} {' | '.join(numbers)} |")
-    return "\n".join(text) + "\n"
+    rows = sorted(rows, key=_order)
+    text = HEAD.format(cells=len(rows), logs=sum(row["logs"] for row in rows), delta=DELTA)
+    for row in rows:
+        m, known = row["mean"], row["own"] is not None
+        own, wrong = (f"{m[key]:.3f}" if known else "-" for key in ("missed_behaviour", "false_improved"))
+        found = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", own, f"{m['improved']:.2f}", wrong]
+        text += _line(row["process"], row["behaviour"], row["episodes"], row["logs"], *found)
+    text += EARNED
+    for row in rows:
+        numbers = [
+            row["best"],
+            row["own"],
+            *(row["mean"][key] for key in ("true", "plain", "cloned", "mean", "lower", "upper")),
+        ]
+        cells_ = ("-" if x is None else f"{x:.3f}" for x in numbers)
+        text += _line(f"{row['process']} ({row['tau']:g})", row["behaviour"], row["episodes"], *cells_)
+    return text
+
+
+def _line(*cells_: object) -> str:
+    return f"| {' | '.join(map(str, cells_))} |\n"
 
 
 def _order(row: dict) -> tuple[str, str, int]:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     "--states",
     default="seen",
     show_default=True,
-    metavar="seen|unseen",
-    help="Whether there may be states not in the log.",
+    metavar="seen|unseen|N",
+    help="Whether all states are in the log, or how many there are.",
 )
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="Column of another name (state=ward).")
 @click.option("--actions", metavar="N|A,B,..", help="All actions there are.  [default: those of the log]")
@@ -64,6 +64,8 @@ def learn_logs(
     check_free(out)
     given: dict[str, Any] = {key: value or None if key.endswith("_range") else value for key, value in options.items()}
     settings = {key: value for key, value in options.items() if value not in (None, ())}
+    if str(given["states"]).isdigit():
+        given["states"] = tuple(range(min(int(given["states"]), 10**7)))
     learned = learn(
         source,
         columns=column_names(columns),

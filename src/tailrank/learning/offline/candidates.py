@@ -1,9 +1,9 @@
 """Plans of different caution for one model, and the one that is returned.
 
 The most cautious plan has the best bound, and is timid: it pays for whatever cannot be excluded of any pair, all at
-once. A plan made with smaller balls does better in most of the models that are left, and is sure of less. All are judged
-by the whole balls, which hold for every plan at once, so any of them may be returned with its own bound. It is the
-boldest whose bound is above what is asked for (what the log's own policy earns), or if there is none the boldest.
+once. A plan made with smaller balls does better in most of the models that are left, and is sure of less. All are
+judged by the whole balls, which hold for every plan at once, so any of them may be returned with its own bound. It is
+the boldest whose bound is above what is asked for (what the log's own policy earns), or if there is none the boldest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def boldest_above(
     cautions: tuple[float, ...] = CAUTION,
     watch: Callable[[int], None] | None = None,
 ) -> Candidate:
-    """The boldest plan whose bound is above `asked`, else the boldest. counted: the same counts as if they were true."""
+    """The boldest plan whose bound is above `asked`, else the boldest. counted: the same counts as if they were
+    true.
+    """
     first: Candidate | None = None
     for caution in cautions:
         made = plan_pessimistic(shrunk(model, caution), allowed, usual, watch)

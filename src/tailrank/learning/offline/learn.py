@@ -109,7 +109,7 @@ def learn_logs(
     reward_range: tuple[float, float] | None = None,
     return_range: tuple[float, float] | None = None,
     dynamics: str = "auto",
-    states: str = "seen",
+    states: str | Sequence[Label] = "seen",
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
     budgets: int | None = None,
@@ -126,8 +126,8 @@ def learn_logs(
     "by-step", or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log)
     or "unseen" (there may be others, where all is lost). columns: names of columns that are not the usual ones.
     actions: all there are. budgets: at the first step. caution: the part of every margin that the plan is
-    made with, in (0, 1]; 1 gives the best bound, and by default the boldest plan that is sure to improve is taken. seed: of the halves. diagnose: whether to compute bounds for other numbers of
-    episodes too.
+    made with, in (0, 1]; 1 gives the best bound, and by default the boldest plan that is sure to improve is taken.
+    seed: of the halves. diagnose: whether to compute bounds for other numbers of episodes too.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -137,9 +137,15 @@ def learn_logs(
     began = time.perf_counter()
     tau, delta = checks.tail_level(tau), checks.inside(delta, "delta", "(0, 1)")
     checks.one_of(dynamics, "dynamics", DYNAMICS)
-    checks.one_of(states, "states", STATES)
+    listed = () if isinstance(states, str) else tuple(states)
+    if isinstance(states, str):
+        checks.one_of(states, "states", STATES)
     discount = checks.discount_factor(discount)
-    log = frame if isinstance(frame, EpisodeLog) else read_log(frame, columns=columns, horizon=horizon, actions=actions)
+    log = (
+        frame
+        if isinstance(frame, EpisodeLog)
+        else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
+    )
     if log.observation is not None:
         raise InputError(f"{log.name}: has observation vectors; learn-logs takes states that are numbers or names")
     rewards, assumed = reward_limits(log, reward_range)
@@ -153,7 +159,7 @@ def learn_logs(
         log, rewards, discount, None if budgets is None else checks.whole(budgets, "budgets", least=2)
     )
     order = streams.environment(0).permutation(log.episodes)
-    how = counting.Counting(by_step, states == "seen")
+    how = counting.Counting(by_step, states != "unseen")
     counts = counting.count(log, low, how, order)
     usual = usual_actions(log)
     allowed = _allowed(log)
@@ -201,7 +207,7 @@ def learn_logs(
         actions=log.actions,
         bounds=bounds,
         diagnostics=diagnostics | {"held_out_likelihood": likelihood, "returned": chosen.name},
-        assumptions=_assumptions(how, rewards, assumed),
+        assumptions=_assumptions(how, rewards, assumed, bool(listed)),
         notes=log.notes,
     )
 
@@ -275,10 +281,10 @@ def _often(log: EpisodeLog, allowed: tuple[np.ndarray, ...]) -> tuple[np.ndarray
     return tuple(mask.ravel() & one for one in allowed)
 
 
-def _assumptions(how: counting.Counting, rewards: tuple[float, float], assumed: bool) -> tuple[str, ...]:
+def _assumptions(how: counting.Counting, rewards: tuple[float, float], assumed: bool, listed: bool) -> tuple[str, ...]:
     lines = ["episodes are independent; the next state and the reward depend on state and action alone"]
     lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
-    if how.closed:
+    if how.closed and not listed:
         lines.append("every state that can be met is in the log; --states unseen says otherwise")
     if assumed:
         lines.append(
