@@ -16,7 +16,7 @@ import numpy as np
 from tailrank.planning.pessimistic.induction import SavedTables, best_budget, judge, plan_pessimistic, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
 
-CAUTION = (0.05, 0.3, 1.0)
+CAUTION = (0.05, 0.1, 0.2, 0.4, 1.0)
 """Parts of the radius that plans are made with, the boldest first."""
 
 
