@@ -13,7 +13,8 @@ from safetensors.numpy import save as to_bytes
 from tailrank import load
 from tailrank.checks import InputError
 from tailrank.envs import make_simulator
-from tailrank.learning.rivals.observations import Bins
+from tailrank.learning.learn import learn
+from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import horizon_of
@@ -38,7 +39,8 @@ def distributional(support=5):
 
 
 def cells():
-    return Bins(0.1, projections=2, batch=20).train(make_simulator("rich-lock", horizon=2, n_actions=3), 40, seed=0)
+    lock = make_simulator("rich-lock", horizon=2, n_actions=3)
+    return learn(lock, Bins(0.1, projections=2, batch=20), episodes=40).policy
 
 
 MAKE = {
@@ -108,20 +110,20 @@ def say(name, value):
     [
         ("softmax", put("head", lambda x: x * np.nan), "head: must be finite"),
         ("softmax", put("head", lambda x: x[0]), "head: must be"),
-        ("softmax", put("head", lambda x: x[:, :2]), "head: must fit the last layer"),
-        ("softmax", put("shift", lambda x: x[:1]), "head: must be"),
-        ("softmax", put("layer.0.bias", lambda x: x[:1]), "layer: weight"),
-        ("softmax", lambda arrays, about: arrays.pop("head"), "damaged header"),
-        ("categories", put("support", lambda x: x[::-1].copy()), "support: must increase"),
-        ("categories", put("support", lambda x: x[:2]), "support: must have N"),
-        ("categories", say("n_actions", 4), "numbers for every action"),
+        ("softmax", put("head", lambda x: x[:, :2]), r"head: must be float \[H, m1, A\] with m1 = 3"),
+        ("softmax", put("shift", lambda x: x[:1]), "shift: must be"),
+        ("softmax", put("layer.0.bias", lambda x: x[:1]), r"layer.0.bias: must be float \[m1\]"),
+        ("softmax", lambda arrays, about: arrays.pop("head"), "must hold .'head'"),
+        ("categories", put("support", lambda x: x[::-1].copy()), "support: must be increasing"),
+        ("categories", put("support", lambda x: x[:2]), "must have 2 numbers for each of 3 actions"),
+        ("categories", say("n_actions", 4), "numbers for each of 4 actions"),
         ("categories", say("tau", 2.0), "tau"),
-        ("categories", say("horizon", 50), "must see features and the step"),
-        ("cells", put("inner.actions", lambda x: x + 3), "actions: must lie below"),
-        ("cells", put("inner.offset", lambda x: x + 10**6), "offset: must stay within actions"),
-        ("cells", put("offsets", lambda x: x[::-1].copy()), "offsets: must"),
-        ("cells", put("known", lambda x: x.astype(np.int64)), "known: must be hashes"),
-        ("cells", put("cells.low", lambda x: x[:1]), "cells: must have k entries"),
+        ("categories", say("horizon", 50), "must see features and 50 steps"),
+        ("cells", put("inner.actions", lambda x: x + 3), "actions: must be < 3, holds 5"),
+        ("cells", put("inner.offset", lambda x: x + 10**6), "offset: must be <= 45, holds 1000045"),
+        ("cells", put("offsets", lambda x: x[::-1].copy()), "offsets: must lead from 0 to"),
+        ("cells", put("known", lambda x: x.astype(np.int64)), r"known: must be uint64 \[n\*\]"),
+        ("cells", put("cells.low", lambda x: x[:1]), r"cells.low: must be float \[k\] with k = 2"),
         ("cells", say("count", 1), "count = 1"),
     ],
 )

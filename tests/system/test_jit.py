@@ -119,9 +119,9 @@ class Program:
 
 @pytest.fixture
 def program(tmp_path, numba_loaded):
-    (tmp_path / "tailrank").mkdir()
-    for name in ("jit.py", "machine_code.py", "checks.py", "text.py"):
-        shutil.copy(SOURCE / name, tmp_path / "tailrank")
+    (tmp_path / "tailrank" / "_system").mkdir(parents=True)
+    for name in ("_system/__init__.py", "_system/jit.py", "_system/_machine_code.py", "checks.py"):
+        shutil.copy(SOURCE / name, tmp_path / "tailrank" / name)
     for name, text in (("tailrank/__init__.py", ""), ("helper.py", HELPER), ("kernels.py", KERNEL), ("main.py", MAIN)):
         (tmp_path / name).write_text(text)
     return Program(tmp_path, numba_loaded)
@@ -261,6 +261,32 @@ def test_entries_that_nobody_reads_go(program):
         os.utime(path, (0, 0))
     program.run("[2]")
     assert not [path for path in old if path.exists() and path.name.startswith("kernels.kernel")]
+
+
+def test_an_attribute_error_of_numba_is_one_line(tmp_path):
+    """Python asks `__getattr__` where a property raises an AttributeError: that must not ask the property again."""
+    (tmp_path / "numba.py").write_text("import math\nmath.no_such_name")
+    code = "from tailrank._system.jit import compiled\n@compiled\ndef f(x):\n    return x\nf(1)"
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE.parent}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert "numba: needed for all but the smallest things, cannot be imported" in done.stderr
+    assert "RecursionError" not in done.stderr
+
+
+def test_an_attribute_error_in_compiling_is_no_recursion(monkeypatch):
+    from tailrank._system import _machine_code
+    from tailrank._system.jit import compiled
+
+    def broken(*_):
+        raise AttributeError("no such thing in this version of Numba")
+
+    monkeypatch.setattr(_machine_code, "dispatcher", broken)
+    with pytest.raises(RuntimeError, match=r"_one: cannot be compiled .no such thing in this version of Numba"):
+        compiled(_one)(1)
+
+
+def _one(x):
+    return x
 
 
 def test_a_numba_that_cannot_be_imported_is_one_line(tmp_path):

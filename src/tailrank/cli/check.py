@@ -77,13 +77,13 @@ def check(
 def _kind(source: str) -> str:
     """`mdp`, `log`, `policy` or `environment`."""
     from tailrank.envs.logs.read import is_log_csv, is_log_name
-    from tailrank.envs.mdp_files.read_write import READABLE
+    from tailrank.envs.mdp_files.formats import suffixes
 
     if is_log_name(source) or os.path.isfile(os.path.join(source, "data", "metadata.json")):
         return "log"
     if source.lower().endswith((".csv", ".csv.gz")) and os.path.isfile(source) and is_log_csv(source):
         return "log"
-    if source.endswith(READABLE):
+    if source.endswith(suffixes()):
         kind = "mdp"
     elif source.endswith(POLICIES) or os.path.exists(source):
         kind = "policy"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tailrank.envs import Source
+    from tailrank.models.mdp import FiniteMDP
     from tailrank.planning.evaluate import Estimate
     from tailrank.policies.tables import Policy
 
@@ -149,12 +150,12 @@ def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Eva
     import numpy as np
 
     from tailrank.checks import whole
+    from tailrank.planning.evaluate import fitting_mdp
 
-    _fits(policy, read)
+    mdp = fitting_mdp(policy, read.mdp)
+    _check_fits(policy, mdp, read.name)
     rng = np.random.default_rng(whole(seed, "seed", least=0))
-    return EvaluationTask(
-        policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes)
-    )
+    return EvaluationTask(policy, mdp, lambda: (policy, mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes))
 
 
 def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str] = ()) -> EvaluationTask:
@@ -184,19 +185,19 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
     if manifest.get("status") != "finished":
         notes = (f"the run is not finished; finish it with: tailrank train --resume {out}", *notes)
     if hasattr(env, "n_features"):
-        return EvaluationTask(policy, env, None, levels, rng, config.discount, notes)
+        return EvaluationTask(policy, env, None, levels, rng, config.environment.discount, notes)
     if isinstance(env, FiniteMDP):
         return EvaluationTask(policy, env, lambda: (policy, env), levels, rng, notes=notes)
+    from tailrank.envs.built_in.single_states import raw_truth
     from tailrank.episodes.rollout import Decoded
-    from tailrank.learning.train import raw_truth
 
-    parts = build.setup(config, env)
     before = manifest.get("environment")
-    if before is not None and before != parts.digest:
-        raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
+    if before is not None and before != build.digest_of(config, env):
+        name = config.environment.name
+        raise InputError(f"{out}: {name} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
-    if parts.learner.decoder:
+    if config.make_learner().sees_groups(env):
         return EvaluationTask(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
     return EvaluationTask(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
 
@@ -245,12 +246,12 @@ def as_dict(one: Estimate) -> dict[str, object]:
     return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in result.items()}
 
 
-def _fits(policy: Policy, read: Source) -> None:
+def _check_fits(policy: Policy, mdp: FiniteMDP, name: str) -> None:
     """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
     table = getattr(policy, "first", getattr(policy, "actions", None))
-    shape, mdp = table.shape[:2] if table is not None else (), read.mdp
+    shape = table.shape[:2] if table is not None else ()
     if shape != (mdp.horizon, mdp.n_states):
         found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
-        raise Failure(f"policy: has {found}, {read.name} has {mdp.horizon} steps and {mdp.n_states} states")
+        raise Failure(f"policy: has {found}, {name} has {mdp.horizon} steps and {mdp.n_states} states")
     if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
-        raise Failure(f"policy: plays action {policy.actions.max()}, {read.name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
+        raise Failure(f"policy: plays action {policy.actions.max()}, {name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]

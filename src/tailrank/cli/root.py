@@ -24,7 +24,9 @@ from tailrank.cli.report import report, serve
 from tailrank.cli.show import show
 from tailrank.cli.solve import solve
 from tailrank.cli.sweep import sweep
-from tailrank.cli.train import theory, train
+from tailrank.cli.theory import theory
+from tailrank.cli.train import train
+from tailrank.envs.mdp_files.formats import formats_text
 
 NEXT = """\
 tailrank finds the policy with the best CVaR: the mean of its worst returns, at tau = 0.1 of the worst tenth. Try:
@@ -47,7 +49,15 @@ def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str 
         ctx.exit()
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=f"""Policies with the best CVaR in finite MDPs: exact answers or certified bounds.
+
+    SOURCE is a file ({formats_text()}) or the id of a Gymnasium environment that has a transition table.
+    """,
+)
 @click.version_option(tailrank.__version__, prog_name="tailrank")
 @click.option(
     "--show-completion",
@@ -60,11 +70,7 @@ def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str 
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Policies with the best CVaR in finite MDPs: exact answers or certified bounds.
-
-    SOURCE is a file (.csv, .json, either also .gz, or .npz) or the id of a Gymnasium environment that has a
-    transition table.
-    """
+    """Run a command, or say which there are."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

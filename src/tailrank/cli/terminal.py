@@ -144,8 +144,7 @@ def _bins(first: ReturnLaw, second: ReturnLaw, tau: float) -> tuple[list[str], n
 
 def _masses(law: ReturnLaw, tau: float, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Probability of the worst `tau` and of the rest, [m] each."""
-    before = np.concatenate([[0.0], law.cumulative[:-1]])
-    worst = np.clip(tau - before, 0.0, law.probs)
+    worst = law.tail_masses(tau)
     where = np.minimum(np.searchsorted(upper, law.values), upper.size - 1)
     m = upper.size
     return np.bincount(where, worst, minlength=m), np.bincount(where, law.probs - worst, minlength=m)

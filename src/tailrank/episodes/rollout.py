@@ -6,6 +6,7 @@ Episodes end after H steps or when the environment ends them; what is not played
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.models.mdp import FiniteMDP
-from tailrank.policies.tables import Policy, check_fits, horizon_of
+from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, policy_of
 
 if TYPE_CHECKING:
     import gymnasium
@@ -78,7 +79,7 @@ class Decoded:
 
 
 def play(
-    policy: Policy,
+    policy: Policy | PolicyHolder,
     env: FiniteMDP | CountableEnv | gymnasium.Env[Any, Any],
     episodes: int,
     *,
@@ -86,7 +87,7 @@ def play(
     horizon: int | None = None,
     discount: float | None = None,
 ) -> Episodes:
-    """`episodes` episodes of `policy` in `env`.
+    """`episodes` episodes of `policy` (a policy, a plan or a loaded policy file) in `env`.
 
     horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
     simulator see `play_simulator`.
@@ -96,7 +97,7 @@ def play(
     >>> play(solve(mdp, tau=0.1).policy, mdp, 2, rng=np.random.default_rng(0)).returns.tolist()
     [6.0, 6.0]
     """
-    n = checks.whole(episodes, "episodes")
+    n, policy = checks.whole(episodes, "episodes"), policy_of(policy)
     if isinstance(env, FiniteMDP):
         return _in_mdp(policy, env, n, rng)
     if hasattr(env, "truth"):
@@ -143,17 +144,64 @@ def _in_episodic(policy: Policy, env: CountableEnv, n: int, rng: np.random.Gener
         check_fits(policy, H, env.n_states, env.n_actions)
     states = np.empty((n, H + 1), dtype=np.int64)
     actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
-    states[:, 0] = env.reset(n, rng)
-    memory = policy.start(n)
-    for h in range(H):
-        actions[:, h] = policy.act(h, states[:, h], memory)
-        rewards[:, h], states[:, h + 1] = env.step(h, states[:, h], actions[:, h], rng)
-        memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
+    for move in walk(policy, env, n, rng):
+        states[:, move.h], states[:, move.h + 1] = move.states, move.after
+        actions[:, move.h], rewards[:, move.h] = move.actions, move.rewards
     return Episodes(states, actions, rewards, rewards @ env.truth.discount ** np.arange(H))
 
 
+@dataclass(frozen=True)
+class Transitions:
+    """Step h of the episodes [n] that are still played: states, actions, rewards (undiscounted) and next states [n].
+
+    memory, then: the memory of the policy before and after the step, [n] or [n, ...].
+    """
+
+    h: int
+    states: np.ndarray
+    memory: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    after: np.ndarray
+    then: np.ndarray
+
+
+def walk(
+    policy: Policy,
+    env: CountableEnv,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    steps: int | None = None,
+    lasting: np.ndarray | None = None,
+) -> Iterator[Transitions]:
+    """The transitions of n episodes of `policy`, step by step: what every learner where states are counted plays by.
+
+    steps: how many are played at most (default: H). lasting [n]: how many are played of each episode.
+    """
+    states, memory = env.reset(n, rng), policy.start(n)
+    for h in range(env.horizon if steps is None else steps):
+        live: Any = slice(None) if lasting is None else np.flatnonzero(lasting > h)
+        here, kept = states[live], memory[live]
+        if here.size == 0:
+            return
+        actions = policy.act(h, here, kept)
+        rewards, after = env.step(h, here, actions, rng)
+        then = policy.update(h, here, actions, rewards, after, kept)
+        yield Transitions(h, here, kept, actions, rewards, after, then)
+        if lasting is None:
+            states, memory = after, then
+        else:
+            states[live], memory[live] = after, then
+
+
 def play_simulator(
-    policy: Policy, simulator: Simulator, seeds: np.ndarray, *, discount: float = 1.0, keep_features: bool = False
+    policy: Policy | PolicyHolder,
+    simulator: Simulator,
+    seeds: np.ndarray,
+    *,
+    discount: float = 1.0,
+    keep_features: bool = False,
 ) -> Observed:
     """One episode of `policy` for each seed [n], in batches of the simulator's width.
 
@@ -169,7 +217,7 @@ def play_simulator(
     seeds = np.asarray(seeds)
     if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":
         raise InputError(f"seeds: must be a non-empty list of whole numbers, found {seeds!r:.60}")
-    gamma = checks.discount_factor(discount)
+    gamma, policy = checks.discount_factor(discount), policy_of(policy)
     steps, features = horizon_of(policy), getattr(policy, "n_features", None)
     if features not in (None, simulator.n_features) or (steps is not None and steps < simulator.horizon):
         raise InputError(
