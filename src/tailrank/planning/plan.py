@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from tailrank.envs.mdp_files.draft import Source
 from tailrank.planning.exact.curve import Curve, Frontier
 from tailrank.planning.exact.return_law import Evaluation
+from tailrank.policies import names
+from tailrank.policies.result import Result, number
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import ReturnLaw
 
@@ -22,15 +26,15 @@ class Reference:
     cvar: float
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A policy for one tau.
+@dataclass(frozen=True, repr=False)
+class Plan(Result):
+    """A policy for one tau, and what it earns.
 
     cvar: CVaR of the policy (exact, or a certified lower bound: see `evaluation.method`).
     lower, upper: certified bounds on CVaR*, the best CVaR of any policy; equal when `status` is "exact".
     budget: the starting budget c, in reward units (None for criteria without one).
     claim: the value the criterion itself gives to its plan, where that is not the CVaR.
-    notes: what the user should know, a line each.
+    notes: what the user should know, a line each. source: the MDP that it was made for, with its name.
 
     >>> from tailrank import FiniteMDP, solve
     >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
@@ -55,6 +59,57 @@ class Plan:
     seconds: float
     claim: float | None = None
     notes: tuple[str, ...] = ()
+    source: Source | None = field(default=None, compare=False)
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        what = "CVaR" if self.criterion == "cvar" else f"criterion {self.criterion}"
+        where = "" if self.source is None else f" in {self.source.name}"
+        return f"Plan for the best {what} at tau = {self.tau:g}{where} ({self.status})"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What it earns, what is best, and what maximising the mean earns instead."""
+        found = {
+            "CVaR": number(self.cvar),
+            "best possible": number(self.lower)
+            if self.lower == self.upper
+            else f"{number(self.lower)} .. {number(self.upper)}",
+            "VaR": number(self.var),
+            "mean": number(self.mean),
+            "best mean": f"{number(self.risk_neutral.mean)}, with CVaR {number(self.risk_neutral.cvar)}",
+        }
+        if self.budget is not None:
+            found["start budget"] = number(self.budget)
+        if self.source is not None:
+            mdp = self.source.mdp
+            found["problem"] = f"{mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps"
+        notes = [*(self.source.notes if self.source else ()), *self.notes]
+        return found | ({"notes": "; ".join(notes)} if notes else {})
+
+    @property
+    def home(self) -> Any:
+        """The MDP that it was made for."""
+        return None if self.source is None else self.source.mdp
+
+    @property
+    def known_law(self) -> ReturnLaw:
+        """The law of the policy's return."""
+        return self.law
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        return ((), ()) if self.source is None else (self.source.mdp.labels, self.source.mdp.action_labels)
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps beside the policy."""
+        found: dict[str, Any] = {"plan": self.as_dict(), "criterion": self.criterion, "status": self.status}
+        if self.source is not None:
+            own = [names.own_names(labels) for labels in self.labels]
+            found |= {"source": self.source.name} | {k: v for k, v in zip(("states", "actions"), own, strict=True) if v}
+        return found
 
     @property
     def law(self) -> ReturnLaw:

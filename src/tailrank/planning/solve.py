@@ -13,13 +13,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from tailrank import checks
 from tailrank._system.parallel import together
 from tailrank.checks import InputError, NotConverged
+from tailrank.envs import sources
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import replan
 from tailrank.planning.criteria.sampled_nested import Sampling
@@ -42,7 +43,7 @@ CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 
 @overload
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: float = ...,
     *,
     criterion: str = ...,
@@ -52,10 +53,14 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+    start: object = ...,
+    **reading: Any,
 ) -> Plan: ...
 @overload
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: Sequence[float],
     *,
     criterion: str = ...,
@@ -65,9 +70,13 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+    start: object = ...,
+    **reading: Any,
 ) -> tuple[Plan, ...]: ...
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: float | Sequence[float] = 0.1,
     *,
     criterion: str = "cvar",
@@ -77,9 +86,16 @@ def solve(
     seconds: float = 60.0,
     samples: int | None = None,
     seed: int | None = None,
+    horizon: int | None = None,
+    discount: float | None = None,
+    start: object = None,
+    **reading: Any,
 ) -> Plan | tuple[Plan, ...]:
     """The plan for `tau` (or a tuple of plans, for several, at the cost of one).
 
+    source: what is known: a `FiniteMDP`, a path (.csv, .json, .npz), a Gymnasium id, a data frame, a list of rows
+    (state, action, next state, probability, reward), or arrays (P, R); horizon, discount, start say what it does not
+    say, and reading takes the other options of `tailrank.envs.read`. tau: tail fraction in (0, 1].
     criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
     (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
     whose own value overestimates).
@@ -87,11 +103,10 @@ def solve(
     unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits; what takes longer is broken
     off, but one pass over a coarse grid is always made.
 
-    >>> from tailrank import FiniteMDP, solve
-    >>> mdp = FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.9, 0.1], [1, 2, -5], horizon=1)
-    >>> plan = solve(mdp, tau=0.2)
-    >>> plan.cvar, plan.risk_neutral.cvar
-    (1.0, -1.5)
+    >>> rows = [("shop", "rent", "shop", 1, 1), ("shop", "buy", "shop", 0.9, 2), ("shop", "buy", "shop", 0.1, -5)]
+    >>> plan = solve(rows, tau=0.2, horizon=1)
+    >>> plan.cvar, plan.risk_neutral.cvar, plan.predict("shop")[0]
+    (1.0, -1.5, 'rent')
     """
     began = time.perf_counter()
     levels = checks.tail_levels(tau)
@@ -101,14 +116,15 @@ def solve(
         raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
-    problem = SolveContext.of(mdp)
+    read = sources.read(source, horizon=horizon, discount=discount, start=start, **reading)
+    problem = SolveContext.of(read.mdp)
     fixed = None if unit is None else checks.positive(unit, "unit")
     plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":
         plans = replan(criterion, problem.mdp, plans, sampling)
     finished = time.perf_counter() - began
-    plans = tuple(replace(p, seconds=finished) for p in plans)
+    plans = tuple(replace(p, seconds=finished, source=read) for p in plans)
     for line in unfinished:
         warnings.warn(line, NotConverged, stacklevel=2)
     return plans[0] if np.ndim(tau) == 0 else plans
