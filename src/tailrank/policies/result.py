@@ -105,7 +105,7 @@ class Result:
     ) -> Any:
         """An `Estimate`: CVaR, VaR and mean of the policy.
 
-        Exact in a finite MDP, else from `episodes` that are played with `seed`. env: where to play, by default where the
+        Exact in a finite MDP, else from `episodes` played with `seed`. env: where to play, by default where the
         policy comes from. tau: by default that of the policy. options: those of `tailrank.evaluate`.
         """
         where = self.home if env is None else env
