@@ -20,13 +20,14 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs.built_in.equivalent import equivalent
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.episodes.rollout import environment_of, odd_seeds, play, play_simulator
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.policies.result import Result
-from tailrank.policies.tables import Policy, PolicyHolder, policy_of
+from tailrank.policies.tables import Policy, PolicyHolder, policy_of, table_shape
 from tailrank.risk.intervals import METHODS, ConfidenceInterval, cvar_interval, mean_interval, var_interval
 from tailrank.risk.law import ReturnLaw
 
@@ -141,6 +142,7 @@ def evaluate_all(
     With `width` all intervals for CVaR must be that narrow; each holds with `confidence` by itself.
     """
     levels, policy = checks.tail_levels(taus), policy_of(policy)
+    env = fitting_mdp(policy, env) if isinstance(env, FiniteMDP) else env
     checks.one_of(method, "method", ("auto", *METHODS))
     if not 0.0 < checks.number(confidence, "confidence") < 1.0:
         raise InputError(f"confidence = {confidence}: must lie in (0, 1)")
@@ -149,7 +151,7 @@ def evaluate_all(
             raise InputError("episodes: must be given to evaluate in an environment that is not a FiniteMDP")
         found = return_law(policy, env)
         return tuple(_known(found, tau, env) for tau in levels)
-    bounds = _range(env) if bounds is None else bounds
+    bounds = return_range(env) if bounds is None else bounds
     if rng is None and seeds is None:
         raise InputError("rng: a numpy Generator must be given to play episodes")
     sample = _sampler(policy, env, rng, seeds, horizon, discount)
@@ -161,6 +163,16 @@ def evaluate_all(
         raise InputError("episodes, width: give one of them; max_episodes limits what width may play")
     most = checks.whole(max_episodes, "max_episodes") if seeds is None else min(int(max_episodes), len(seeds))
     return until_narrow(sample, levels, width, most, confidence, bounds, method)
+
+
+def fitting_mdp(policy: Policy, mdp: FiniteMDP) -> FiniteMDP:
+    """The MDP, or the equivalent one that learners play in its place if the tables of the policy are for that."""
+    shape = table_shape(policy)
+    if shape not in (None, (mdp.horizon, mdp.n_states)):
+        played, _ = equivalent(mdp)
+        if shape == (played.horizon, played.n_states):
+            return played
+    return mdp
 
 
 def estimated(
@@ -263,7 +275,7 @@ def _sampler(
     return more
 
 
-def _range(env: Environment) -> Range | None:
+def return_range(env: Environment) -> Range | None:
     """What the return must lie in, where the environment says so (`return_range`) or has an MDP."""
     said: Range | None = getattr(env, "return_range", None)
     if said is not None:
@@ -306,7 +318,7 @@ def _var_between(found: Evaluation, tau: float, mdp: FiniteMDP) -> tuple[float, 
 
     t CVaR_t is the integral of VaR from 0 to t, and VaR grows: its mean over a piece beside tau is a bound.
     """
-    low, high = (float(end) for end in _range(mdp) or (-np.inf, np.inf))  # type: ignore[arg-type]
+    low, high = (float(end) for end in return_range(mdp) or (-np.inf, np.inf))  # type: ignore[arg-type]
     own = tau * found.cvar(tau)
     for share in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
         below, above = tau * (1.0 - share), min(tau * (1.0 + share), 1.0)

@@ -53,6 +53,7 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    undominated: bool = ...,
     horizon: int | None = ...,
     discount: float | None = ...,
     start: object = ...,
@@ -70,6 +71,7 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    undominated: bool = ...,
     horizon: int | None = ...,
     discount: float | None = ...,
     start: object = ...,
@@ -86,6 +88,7 @@ def solve(
     seconds: float = 60.0,
     samples: int | None = None,
     seed: int | None = None,
+    undominated: bool = True,
     horizon: int | None = None,
     discount: float | None = None,
     start: object = None,
@@ -102,6 +105,7 @@ def solve(
     tolerance: the widest bracket allowed when the answer is not exact, in reward units or as "1%" of |CVaR|.
     unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits; what takes longer is broken
     off, but one pass over a coarse grid is always made.
+    undominated: of the plans with the best CVaR, one with the best mean (otherwise any; a little faster).
 
     >>> rows = [("shop", "rent", "shop", 1, 1), ("shop", "buy", "shop", 0.9, 2), ("shop", "buy", "shop", 0.1, -5)]
     >>> plan = solve(rows, tau=0.2, horizon=1)
@@ -117,7 +121,7 @@ def solve(
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     read = sources.read(source, horizon=horizon, discount=discount, start=start, **reading)
-    problem = SolveContext.of(read.mdp)
+    problem = SolveContext.of(read.mdp, undominated)
     fixed = None if unit is None else checks.positive(unit, "unit")
     plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
@@ -136,7 +140,11 @@ def _plan_cvar(
     lattice = problem.lattice() if unit is None else None
     if lattice is not None:
         job = InductionRequest(
-            problem.mdp, lattice, induction.layout(problem.mdp, lattice, problem.met), keep_actions=True
+            problem.mdp,
+            lattice,
+            induction.layout(problem.mdp, lattice, problem.met),
+            keep_actions=True,
+            neutral=problem.ties,
         )
         if job.bytes <= limits.bytes and job.layout.products <= _affordable(problem.mdp, limits):
             try:

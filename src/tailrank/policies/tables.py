@@ -248,11 +248,18 @@ class LevelPolicy:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
 
 
+def table_shape(policy: Policy) -> tuple[int, int] | None:
+    """The numbers of steps and states (H, S) of a policy of tables, else None."""
+    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        return None
+    return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
+
+
 def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
     """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
-    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+    shape = table_shape(policy)
+    if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return
-    shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
     if shape != (H, S):
         raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
     most = int(policy.actions.max(initial=0))

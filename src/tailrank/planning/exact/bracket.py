@@ -48,17 +48,28 @@ class SolveContext:
     mdp: FiniteMDP
     met: np.ndarray
     mean_policy: MarkovPolicy
-    mean: float
+    neutral: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    undominated: bool = True
 
     @classmethod
-    def of(cls, mdp: FiniteMDP) -> SolveContext:
-        """Reachable states, the risk-neutral policy, and the range of returns, for `mdp`."""
+    def of(cls, mdp: FiniteMDP, undominated: bool = True) -> SolveContext:
+        """Reachable states, the risk-neutral policy with its means, and the range of returns, for `mdp`."""
         mdp = mdp.merged()
         policy, values = risk_neutral(mdp)
         low, high = induction.return_ranges(mdp)
-        return cls(mdp, induction.reachable(mdp), policy, float(mdp.start @ values[0]), low, high)
+        return cls(mdp, induction.reachable(mdp), policy, values, low, high, undominated)
+
+    @property
+    def mean(self) -> float:
+        """The best mean; `neutral` [H + 1, S] has it from every step and state on."""
+        return float(self.mdp.start @ self.neutral[0])
+
+    @property
+    def ties(self) -> np.ndarray | None:
+        """The best means [H + 1, S] for an induction that breaks ties by the mean, None if it does not."""
+        return self.neutral if self.undominated else None
 
     @property
     def width(self) -> float:
@@ -219,7 +230,7 @@ def _jobs(problem: SolveContext, spacing: float, found: Found | None) -> tuple[I
     most = None if found is None else math.ceil(min(found.most / spacing, 4.0 * LARGEST_LEVEL)) + 1
     bound = induction.layout(mdp, up, problem.met[: stop + 1], terminal, narrow=True, most=most)
     return InductionRequest(mdp, up, bound, keep_actions=False, most=most), InductionRequest(
-        mdp, nearest, induction.layout(mdp, nearest, problem.met), keep_actions=True
+        mdp, nearest, induction.layout(mdp, nearest, problem.met), keep_actions=True, neutral=problem.ties
     )
 
 

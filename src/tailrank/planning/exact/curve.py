@@ -30,18 +30,20 @@ SHORT = 1e-12
 @dataclass(frozen=True)
 class Curve:
     """Budgets [C] as grid indices, in reward units, and the same less the grid's offset (which may be so large that
-    it swallows their differences); V(c) [C] in reward units."""
+    it swallows their differences); V(c) [C] in reward units. mean [C], where it is known: the best mean (less the
+    offset) of a policy that attains V(c)."""
 
     index: np.ndarray
     budget: np.ndarray
     above: np.ndarray
     shortfall: np.ndarray
+    mean: np.ndarray | None = None
 
     @classmethod
-    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray) -> Curve:
-        """From budgets as grid indices [C] and V [C] in units."""
+    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray, mean: np.ndarray | None = None) -> Curve:
+        """From budgets as grid indices [C], V [C] in units and means [C] in reward units."""
         unit = float(grid.unit)
-        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit)
+        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit, mean)
 
     def objective(self, tau: float) -> np.ndarray:
         """c - V(c) / tau at every budget, [C]."""
@@ -49,8 +51,8 @@ class Curve:
             return self.budget - self.shortfall / tail_level(tau)
 
     def best(self, tau: float) -> int:
-        """Position of the smallest budget that attains the maximum."""
-        return best_budget(self.above, self.shortfall, tail_level(tau))
+        """Position of the budget that attains the maximum: of several that with the best mean, then the smallest."""
+        return best_budget(self.above, self.shortfall, tail_level(tau), self.mean)
 
     def up_to(self, index: int) -> Curve:
         """This curve without the budgets above a grid index (its first budget stays)."""
@@ -110,20 +112,25 @@ class Frontier:
 
 @dataclass(frozen=True)
 class InductionRequest:
-    """An induction that has been laid out but not run. most: the largest starting budget that its tables are for."""
+    """An induction that has been laid out but not run.
+
+    most: the largest starting budget that its tables are for. With the best means `neutral` [H + 1, S] ties go to the
+    mean.
+    """
 
     mdp: FiniteMDP
     grid: BudgetGrid
     layout: induction.Layout
     keep_actions: bool
     most: int | None = None
+    neutral: np.ndarray | None = None
 
     @property
     def bytes(self) -> int:
         """Memory the induction will take."""
         actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
         tables = 16 * self.mdp.n_states * self.mdp.horizon
-        return self.layout.value_bytes + actions + tables
+        return self.layout.value_bytes * (1 if self.neutral is None else 2) + actions + tables
 
     def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
         """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
@@ -131,10 +138,17 @@ class InductionRequest:
         check: called before every step; what it raises ends the induction.
         """
         result = induction.induct(
-            self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions, check=check
+            self.mdp,
+            self.grid,
+            self.layout,
+            keep_actions=self.keep_actions,
+            at_ends=mean_actions,
+            neutral=self.neutral,
+            check=check,
         )
         index, units = result.curve(self.mdp.start)
-        curve = Curve.of(self.grid, index, units)
+        mean = result.means(self.mdp.start) if self.neutral is not None else None
+        curve = Curve.of(self.grid, index, units, mean)
         curve = curve if self.most is None else curve.up_to(self.most)
         return curve, self._policy(result, mean_actions) if self.keep_actions else None
 

@@ -198,7 +198,7 @@ def _lattice(
 
     None if what was earned until some step spreads too far for a table.
     """
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _forward_kernels as _kernels
 
     exact = grid.rounding == "exact"
     budget = policy.budget if isinstance(policy, BudgetPolicy) else 0
@@ -254,7 +254,7 @@ def _lattice(
 
 def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """The budgets that are left with positive probability, falling, and the columns of the law added up by them."""
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _forward_kernels as _kernels
 
     own = np.diff(spread)
     most = int((low + own - 1)[own > 0].max())
