@@ -152,7 +152,7 @@ def test_a_name_with_a_nul_byte():
 
 @pytest.fixture
 def finished(tmp_path):
-    run(RunConfig("risky-lock", 2, settings=LOCK, output_episodes=20), tmp_path / "r")
+    run(RunConfig.of("risky-lock", iterations=2, settings=LOCK, output_episodes=20), tmp_path / "r")
     return tmp_path / "r"
 
 
@@ -169,7 +169,7 @@ def test_pipes_and_devices_in_the_folder_of_a_run(finished, name):
             with contextlib.suppress(InputError, OSError):
                 use()
         with pytest.raises(InputError):
-            run(RunConfig("decoy", 1), finished)
+            run(RunConfig.of("decoy", iterations=1), finished)
 
 
 @pytest.fixture
@@ -180,7 +180,11 @@ def half(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(RunConfig("risky-lock", 3, settings=LOCK, checkpoint_every=1), tmp_path / "half", progress=progress)
+        run(
+            RunConfig.of("risky-lock", iterations=3, settings=LOCK, checkpoint_every=1),
+            tmp_path / "half",
+            progress=progress,
+        )
     return tmp_path / "half"
 
 
@@ -287,13 +291,12 @@ def test_a_run_of_ones_own_needs_no_word(tmp_path, monkeypatch):
     """What the user typed is trusted, and a sweep hands it on to its workers."""
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    config = RunConfig("mine:FrozenLake-v1", 1, horizon=3, output_episodes=5)
+    config = RunConfig.of("mine:FrozenLake-v1", iterations=1, horizon=3, output_episodes=5)
     assert run(config, tmp_path / "r")["status"] == "finished"
-    from dataclasses import asdict
 
     from tailrank.runs.sweeps._worker import work
 
-    assert work(asdict(config), str(tmp_path / "r"))["status"] == "finished"
+    assert work(config.tables(), str(tmp_path / "r"))["status"] == "finished"
 
 
 @pytest.mark.parametrize("entry", ["[],", "{},", "0.5,", '"ab",', '{"a":1},'])

@@ -22,6 +22,7 @@ _HOMES = {
     "MarkovPolicy": "policies.tables",
     "ModelChoice": "learning.oracles.choices",
     "NotConverged": "checks",
+    "ObservedELA": "learning.observed.ela",
     "Plan": "planning.plan",
     "Policy": "policies.tables",
     "Predictor": "policies.predictor",
@@ -30,6 +31,7 @@ _HOMES = {
     "cvar": "risk.law",
     "cvar_interval": "risk.intervals",
     "evaluate": "planning.evaluate",
+    "learn": "learning.learn",
     "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
@@ -57,6 +59,7 @@ __all__ = [
     "MarkovPolicy",
     "ModelChoice",
     "NotConverged",
+    "ObservedELA",
     "Plan",
     "Policy",
     "Predictor",
@@ -65,6 +68,7 @@ __all__ = [
     "cvar",
     "cvar_interval",
     "evaluate",
+    "learn",
     "load",
     "make_episodic",
     "make_simulator",
@@ -87,6 +91,8 @@ if TYPE_CHECKING:
     from tailrank.episodes.rollout import play, play_simulator
     from tailrank.learning.decoding.choose import Discriminative
     from tailrank.learning.ela.ela import ELA
+    from tailrank.learning.learn import learn
+    from tailrank.learning.observed.ela import ObservedELA
     from tailrank.learning.oracles.choices import ModelChoice
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train

@@ -139,19 +139,19 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
     if manifest.get("status") != "finished":
         notes = (f"the run is not finished; finish it with: tailrank train --resume {out}", *notes)
     if hasattr(env, "n_features"):
-        return EvaluationTask(policy, env, None, levels, rng, config.discount, notes)
+        return EvaluationTask(policy, env, None, levels, rng, config.environment.discount, notes)
     if isinstance(env, FiniteMDP):
         return EvaluationTask(policy, env, lambda: (policy, env), levels, rng, notes=notes)
+    from tailrank.envs.built_in.single_states import raw_truth
     from tailrank.episodes.rollout import Decoded
-    from tailrank.learning.train import raw_truth
 
-    parts = build.setup(config, env)
     before = manifest.get("environment")
-    if before is not None and before != parts.digest:
-        raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
+    if before is not None and before != build.digest_of(config, env):
+        name = config.environment.name
+        raise InputError(f"{out}: {name} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
-    if parts.learner.decoder:
+    if config.make_learner().sees_groups(env):
         return EvaluationTask(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
     return EvaluationTask(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
 

@@ -66,10 +66,9 @@ def _offer(parameter: click.Parameter, learning: bool) -> Callable[[str], list[C
 
 def _algorithms(text: str) -> list[CompletionItem]:
     """Names of learners."""
-    from tailrank.learning.registry import ALGORITHMS
-    from tailrank.learning.rivals.observations import RIVALS
+    from tailrank.learning.registry import COUNTABLE, SIMULATED
 
-    return [CompletionItem(name) for name in dict.fromkeys([*ALGORITHMS, *RIVALS]) if name.startswith(text)]
+    return [CompletionItem(name) for name in dict.fromkeys([*COUNTABLE, *SIMULATED]) if name.startswith(text)]
 
 
 def _sources(text: str, learning: bool) -> list[CompletionItem]:

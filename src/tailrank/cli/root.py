@@ -23,7 +23,8 @@ from tailrank.cli.report import report, serve
 from tailrank.cli.show import show
 from tailrank.cli.solve import solve
 from tailrank.cli.sweep import sweep
-from tailrank.cli.train import theory, train
+from tailrank.cli.theory import theory
+from tailrank.cli.train import train
 
 NEXT = """\
 tailrank finds the policy with the best CVaR: the mean of its worst returns, at tau = 0.1 of the worst tenth. Try:
