@@ -73,9 +73,9 @@ def check(
 
 def _kind(source: str) -> str:
     """`mdp`, `policy` or `environment`."""
-    from tailrank.envs.mdp_files.read_write import READABLE
+    from tailrank.envs.mdp_files.formats import suffixes
 
-    if source.endswith(READABLE):
+    if source.endswith(suffixes()):
         kind = "mdp"
     elif source.endswith(POLICIES) or os.path.exists(source):
         kind = "policy"

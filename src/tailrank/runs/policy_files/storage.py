@@ -63,6 +63,13 @@ class Stored:
     policy: Policy
     info: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def tau(self) -> float | None:
+        """The tail fraction that the policy was made for, None where the file does not say."""
+        plan = self.info.get("plan")
+        level = self.info.get("tau", plan.get("tau") if isinstance(plan, dict) else None)
+        return None if level is None else checks.tail_level(level)
+
     @cached_property
     def predictor(self) -> Predictor:
         """The policy in the shape of Stable-Baselines3, with the encoder and the actions that are kept beside it."""
