@@ -11,6 +11,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.rollout import walk
+from tailrank.learning.playing import Charged
 from tailrank.models.lowrank import draw
 from tailrank.models.rewards import RewardLaw
 
@@ -59,7 +60,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class SoftmaxTables:
+class SoftmaxTables(Charged):
     """The softmax policy of logits [H] of [S, B, A] from this budget (units); its memory is what is left."""
 
     logits: tuple[np.ndarray, ...]
@@ -75,18 +76,6 @@ class SoftmaxTables:
         """Actions [n] at step h, drawn."""
         table = self.logits[h]
         return draw(softmax(table[states, memory if table.shape[1] > 1 else 0]), self.rng)
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """What is left, [n]."""
-        return self.rewards.charge(h, rewards, memory)
 
 
 @dataclass(frozen=True)
