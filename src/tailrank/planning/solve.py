@@ -18,7 +18,7 @@ from typing import overload
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, NotConverged
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import replan
@@ -156,7 +156,7 @@ def _exact_plans(
     tasks = [
         partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in (problem.mean_policy, *plays)
     ]
-    laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
+    laws = run_together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
         value = evaluation.cvar(tau)
