@@ -40,6 +40,7 @@ from tailrank.learning.rivals.ascent import Adam, Tracker, soft_level, tail_weig
 from tailrank.models.lowrank import draw
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import LatentPlan
+from tailrank.policies.softmax import softmax
 from tailrank.risk.law import cvar, var
 
 STAY = 0.1
@@ -194,12 +195,6 @@ class ActorCritic(CvarGradient):
     track: Literal["batch", "lagrangian"] = fixed("batch")
     sampling: bool = fixed(False)
     variance_reduction: bool = fixed(True)
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Along the last axis."""
-    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(p / p.sum(axis=-1, keepdims=True))
 
 
 def play(
