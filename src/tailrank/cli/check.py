@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrank.cli.errors import Command, Failure, say
+from tailrank.cli.errors import Command, Failure, flags, say
 from tailrank.cli.options import collected, pairs
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def check(
     seconds: float,
     as_json: bool,
 ) -> int:
-    """Say what is right and wrong with SOURCE: a Gymnasium environment, a file with an MDP, or a policy file.
+    """Say what is right and wrong with SOURCE: a Gymnasium environment, a file with an MDP, a table of episodes, a
+    policy.
 
     An environment is played at random, and some episodes twice. Exit code 1 if there are errors.
     """
@@ -59,11 +60,13 @@ def check(
             episodes=episodes,
             seconds=seconds,
         )
+    elif kind == "log":
+        report = _log(source, horizon)
     else:
         report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
     counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
     if as_json:
-        found = [{"level": x.level, "what": x.what, "advice": x.advice} for x in report.findings]
+        found = [{"level": x.level, "what": flags(x.what), "advice": flags(x.advice)} for x in report.findings]
         result = {"source": source, "kind": kind, "errors": counts["error"], "warnings": counts["warning"]}
         click.echo(json.dumps(result | {"findings": found, "facts": report.facts}, allow_nan=False))
     else:
@@ -72,9 +75,14 @@ def check(
 
 
 def _kind(source: str) -> str:
-    """`mdp`, `policy` or `environment`."""
+    """`mdp`, `log`, `policy` or `environment`."""
+    from tailrank.envs.logs.read import is_log_csv, is_log_name
     from tailrank.envs.mdp_files.formats import suffixes
 
+    if is_log_name(source) or os.path.isfile(os.path.join(source, "data", "metadata.json")):
+        return "log"
+    if source.lower().endswith((".csv", ".csv.gz")) and os.path.isfile(source) and is_log_csv(source):
+        return "log"
     if source.endswith(suffixes()):
         kind = "mdp"
     elif source.endswith(POLICIES) or os.path.exists(source):
@@ -118,6 +126,25 @@ def _mdp(source: str, horizon: int | None) -> Report:
     return report
 
 
+def _log(source: str, horizon: int | None) -> Report:
+    """Whether a table of episodes reads, and what it holds."""
+    from tailrank.checks import InputError
+    from tailrank.envs.gymnasium.checking import Report
+    from tailrank.envs.logs.checking import findings, log_facts
+    from tailrank.envs.logs.read import read_log
+
+    report = Report(source)
+    try:
+        log = read_log(source, horizon=horizon)
+    except InputError as error:
+        report.add("error", str(error))
+        return report
+    report.facts = log_facts(log)
+    for level, what, advice in findings(log, report.facts):
+        report.add(level, what, advice)
+    return report
+
+
 def _policy(source: str) -> Report:
     """Whether a policy file reads, and what it says about itself."""
     from tailrank.checks import InputError
@@ -143,7 +170,7 @@ def _print(report: Report, counts: Mapping[str, int]) -> None:
 
     say(report.name)
     for found in report.findings:
-        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(found.what)}")
+        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(flags(found.what))}")
         if found.advice:
             say(f"{'':<9}-> {found.advice}")
     say(", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning")))

@@ -17,6 +17,7 @@ from tailrank.cli.compare import compare
 from tailrank.cli.convert import export, import_
 from tailrank.cli.errors import CommandGroup, Failure
 from tailrank.cli.evaluate import evaluate
+from tailrank.cli.learn_logs import learn_logs
 from tailrank.cli.list import list_
 from tailrank.cli.plot import plot
 from tailrank.cli.report import report, serve
@@ -34,6 +35,7 @@ tailrank finds the policy with the best CVaR: the mean of its worst returns, at 
   tailrank train risky-lock --iterations 60 --out runs/a  one that is not: learn it
   tailrank report runs/a                                  look at it in a browser
   tailrank evaluate runs/a --episodes 2000                measure it in fresh episodes
+  tailrank learn-logs log.csv --tau 0.1 --out runs/ward   only records, no experiments: a plan with a bound that holds
   tailrank check CartPole-v1                              is an environment fit for learning?
   tailrank list                                           all algorithms; sweep and compare set them side by side
 
@@ -101,6 +103,7 @@ for command in (
     evaluate,
     export,
     import_,
+    learn_logs,
     list_,
     plot,
     report,

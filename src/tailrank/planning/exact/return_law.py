@@ -119,7 +119,7 @@ def return_law(
     if found is None:
         raise checks.InputError(
             f"policy: its return law has more than {listed_limit} values, spread over more than {LATTICE_LIMIT} units "
-            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser --unit"
+            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser unit=..."
         )
     return found
 
