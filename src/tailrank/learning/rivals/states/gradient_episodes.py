@@ -14,6 +14,7 @@ from tailrank.episodes.rollout import walk
 from tailrank.learning.playing import Charged
 from tailrank.models.lowrank import draw
 from tailrank.models.rewards import RewardLaw
+from tailrank.policies.softmax import softmax
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,6 @@ def play(
     if start is not None:
         weights = (start_law(env) / np.where(start > 0, start, 1.0))[states[1]]
     return GradientBatch(states, left, actions, earned, weights)
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Along the last axis."""
-    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(p / p.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)

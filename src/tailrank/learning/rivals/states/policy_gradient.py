@@ -35,8 +35,9 @@ from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import CountableLearner, Info, single_states
 from tailrank.learning.rivals.ascent import Adam, Tracker, soft_level, tail_weights
-from tailrank.learning.rivals.states.gradient_episodes import GradientBatch, play, softmax, start_law
+from tailrank.learning.rivals.states.gradient_episodes import GradientBatch, play, start_law
 from tailrank.planning.latent.planner import LatentPlan
+from tailrank.policies.softmax import softmax
 from tailrank.risk.law import cvar, var
 
 STAY = 0.1
