@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailrank.cli.errors import Command, Failure
+from tailrank.cli.objective_options import measures_of, objective_options
 from tailrank.cli.options import collected, print_json, read_source, reading_options
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tailrank.models.mdp import FiniteMDP
     from tailrank.planning.evaluate import Estimate
     from tailrank.policies.tables import Policy
+    from tailrank.risk.measures.base import Measure
 
 FEW = 20
 """Episodes in the tail below which a bootstrap is not to be trusted."""
@@ -39,6 +41,7 @@ FEW = 20
     metavar="T",
     help="Tail fraction in (0, 1]; may be given several times.",
 )
+@objective_options
 @click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
 @click.option("--width", type=float, metavar="W", help="Play until the interval for CVaR is no wider than W.")
 @click.option("--max-episodes", type=int, metavar="N", help="Most episodes for --width.  [default: 100000]")
@@ -67,6 +70,7 @@ def evaluate(
 
     of_playing = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
     wanted = {name: options.pop(name) for name in of_playing}
+    measures = measures_of(options, taus or (0.1,), options["imports"]) or ()
     notes: list[str] = []
     logs = options.pop("logs")
     if logs is not None:
@@ -85,7 +89,7 @@ def evaluate(
         else:
             stored = load(policy)
             task = saved(stored.policy, read_source(source, options), taus, seed)
-        results, said = measure(task, **wanted)
+        results, said = measure(task, measures, **wanted)
     notes[:0] = said
     if as_json:
         print_json({"results": results, "notes": notes}, notes, quiet=False)
@@ -203,9 +207,14 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
 
 
 def measure(
-    task: EvaluationTask, *, episodes: int | None, width: float | None, **options: Any
+    task: EvaluationTask,
+    measures: Sequence[Measure] = (),
+    *,
+    episodes: int | None,
+    width: float | None,
+    **options: Any,
 ) -> tuple[list[Any], list[str]]:
-    """Results as plain data, one for each tau, and notes."""
+    """Results as plain data, one for each tau, and notes; with the values of `measures`, one or one for each tau."""
     from tailrank.planning.evaluate import evaluate_all
 
     notes = list(task.notes)
@@ -234,7 +243,22 @@ def measure(
         tail = min(one.tau * one.episodes for one in found)
         if tail < FEW:
             notes.append(f"only {tail:g} episodes in the tail: the bootstrap is not to be trusted there")
-    return [as_dict(one) for one in found], notes
+    results = [as_dict(one) for one in found]
+    for i, row in enumerate(results if measures else ()):
+        row |= _value(measures[min(i, len(measures) - 1)], found[i], task, options["confidence"])
+    return results, notes
+
+
+def _value(measure: Measure, one: Estimate, task: EvaluationTask, confidence: float) -> dict[str, object]:
+    """What the policy is worth by a measure, with an interval."""
+    from tailrank.planning.objectives.judge import value_of_policy, value_of_returns
+
+    if one.episodes == 0 and task.exact is not None:
+        value, between = value_of_policy(measure, *task.exact())
+    else:
+        value, between = value_of_returns(measure, one.law, one.episodes, confidence, task.rng)
+    ends = {"value_lower": between.lower, "value_upper": between.upper, "value_method": between.method}
+    return {"objective": str(measure), "value": value} | ends
 
 
 def as_dict(one: Estimate) -> dict[str, object]:

@@ -15,7 +15,7 @@ from tailrank.cli import names
 from tailrank.cli.check import check
 from tailrank.cli.compare import compare
 from tailrank.cli.convert import export, import_
-from tailrank.cli.errors import CommandGroup
+from tailrank.cli.errors import CommandGroup, Failure
 from tailrank.cli.evaluate import evaluate
 from tailrank.cli.learn_logs import learn_logs
 from tailrank.cli.list import list_
@@ -43,6 +43,16 @@ tailrank COMMAND --help says more; tailrank --show-completion bash sets up the T
 """
 
 
+def _import(packages: tuple[str, ...]) -> None:
+    from tailrank.checks import InputError
+    from tailrank.envs.gymnasium.tables import load
+
+    try:
+        load(packages)
+    except InputError as error:
+        raise Failure(str(error)) from None
+
+
 def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None and not ctx.resilient_parsing:
         click.echo(names.script(shell, main))
@@ -68,9 +78,18 @@ def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str 
     callback=_show_completion,
     help='What completes on the Tab key; in .bashrc: eval "$(tailrank --show-completion bash)".',
 )
+@click.option(
+    "--import",
+    "packages",
+    multiple=True,
+    metavar="PKG",
+    help="Package to import first, which adds environments, formats, decoders or statistics of its own.",
+)
 @click.pass_context
-def main(ctx: click.Context) -> None:
+def main(ctx: click.Context, packages: tuple[str, ...]) -> None:
     """Run a command, or say which there are."""
+    if packages:
+        _import(packages)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
