@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import zlib
 from pathlib import Path
 
@@ -33,6 +35,23 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         bad = f"byte 0x{data[error.start]:02x} on line {_line(data, error.start)}"
         raise InputError(f"{path.name}: is not UTF-8 text ({bad})") from None
+
+
+def csv_rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header of a CSV text, its other rows that are not empty, and the lines where they end."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header: list[str] = []
+    rows, lines = [], []
+    try:
+        for row in reader:
+            if not header:
+                header = row
+            elif row:
+                rows.append(row)
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}: is not CSV ({reason(error)})") from None
+    return header, rows, lines
 
 
 def write_file(path: Path, data: bytes) -> None:
