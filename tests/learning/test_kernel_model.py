@@ -164,7 +164,8 @@ def test_learns_the_best_tail_of_a_walk(tmp_path):
     assert cvar(returns, 0.2) > 0.9  # always to the right: no walk falls off on the left
     returned = learner().choose(state, Walk(), Streams(0))
     assert returned.returned.startswith("kernel")
-    assert returned.about["bound"] <= 1.0
+    assert returned.why.endswith("too few for a bound")  # 12 episodes each, tau = 0.2
+    assert "bound" not in returned.about
     assert returned.about["promise"] <= 1.0 + 1e-6
 
     storage.save(policy, tmp_path / "walk.policy")
@@ -204,3 +205,11 @@ def test_steps_can_be_the_limit():
     state, _ = run(learner(total=None, total_steps=600), Walk())
     assert state.chosen
     assert 500 <= state.steps <= 750
+
+
+def test_a_bound_comes_with_enough_episodes():
+    one = learner(total=300, choice=0.6)
+    state, _ = run(one, Walk())
+    returned = one.choose(state, Walk(), Streams(0))
+    assert returned.about["bound"] <= max(returned.about["scores"].values())
+    assert "about confidence 0.9" in returned.why
