@@ -255,6 +255,7 @@ EVIL = "from pathlib import Path\nPath('harm').write_text('done')\n"
 FOREIGN = {
     "imports": 'environment = "FrozenLake-v1"\niterations = 2\nhorizon = 3\nimports = ["evil"]\n',
     "module": 'environment = "evil:FrozenLake-v1"\niterations = 2\nhorizon = 3\n',
+    "learner": 'environment = "risky-lock"\niterations = 2\nalgorithm = "evil:Learner"\n',
     "simulated": 'environment = "evil:CartPole-v1"\niterations = 2\nmodel = "mixture"\nhorizon = 3\n',
 }
 

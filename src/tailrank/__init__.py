@@ -33,6 +33,7 @@ _HOMES = {
     "cvar_interval": "risk.intervals",
     "evaluate": "planning.evaluate",
     "learn": "learning.learn",
+    "learn_logs": "learning.offline.learn",
     "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
@@ -70,6 +71,7 @@ __all__ = [
     "cvar_interval",
     "evaluate",
     "learn",
+    "learn_logs",
     "load",
     "make_episodic",
     "make_simulator",
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from tailrank.learning.ela.ela import ELA
     from tailrank.learning.learn import learn
     from tailrank.learning.observed.ela import ObservedELA
+    from tailrank.learning.offline.learn import learn_logs
     from tailrank.learning.oracles.choices import ModelChoice
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train

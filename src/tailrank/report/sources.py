@@ -20,6 +20,7 @@ from tailrank.policies.tables import LevelPolicy, Policy
 from tailrank.report._about import facts_of_mdp, facts_of_plan, facts_of_runs, is_warning, versions, warnings_of
 from tailrank.report._domain import labels_of
 from tailrank.report.problem import Offered
+from tailrank.report.records import of_log_runs
 from tailrank.report.subject import Shown, Subject
 from tailrank.runs.policy_files import storage
 from tailrank.runs.read import Run
@@ -49,7 +50,7 @@ def of_sources(
             raise InputError(f"{other}: is no folder of a run; runs are reported on their own")
         if tau is not None:
             raise InputError("tau: a run has its own; move the slider of the report instead")
-        return of_runs(folders, imports=imports)
+        return of_log_runs(folders) or of_runs(folders, imports=imports)
     if _is_policy(sources[0]):
         if len(sources) != 2:
             raise InputError(f"{sources[0]}: is a policy; give the MDP it plays in as the one other source")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tailrank import checks
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
-from tailrank.models.grid import BudgetGrid
+from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.planning.plan import Plan
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
@@ -175,8 +175,8 @@ def _grid_out(grid: BudgetGrid) -> dict[str, Any]:
 
 
 def _grid_in(data: dict[str, Any]) -> BudgetGrid:
-    if data["rounding"] not in ("exact", "up", "nearest"):
-        raise InputError(f"rounding = {data['rounding']!r}: must be exact, up or nearest")
+    if data["rounding"] not in get_args(Rounding):
+        raise InputError(f"rounding = {data['rounding']!r}: must be exact, up, nearest or down")
     unit, origin = _fraction(data["unit"]), tuple(_fraction(x) for x in data["origin"])
     if not float(unit) > 0:
         raise InputError(f"unit = {float(unit)}: must be positive")
