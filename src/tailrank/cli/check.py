@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrank.cli.errors import Command, Failure, say
+from tailrank.cli.errors import Command, Failure, flags, say
 from tailrank.cli.options import collected, pairs
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def check(
         report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
     counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
     if as_json:
-        found = [{"level": x.level, "what": x.what, "advice": x.advice} for x in report.findings]
+        found = [{"level": x.level, "what": flags(x.what), "advice": flags(x.advice)} for x in report.findings]
         result = {"source": source, "kind": kind, "errors": counts["error"], "warnings": counts["warning"]}
         click.echo(json.dumps(result | {"findings": found, "facts": report.facts}, allow_nan=False))
     else:
@@ -170,7 +170,7 @@ def _print(report: Report, counts: Mapping[str, int]) -> None:
 
     say(report.name)
     for found in report.findings:
-        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(found.what)}")
+        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(flags(found.what))}")
         if found.advice:
             say(f"{'':<9}-> {found.advice}")
     say(", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning")))

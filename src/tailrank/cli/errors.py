@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +14,33 @@ from typing import Any, NoReturn
 
 import click
 
+OPTIONS = (
+    "axis_order|baseline|discount|episodes|horizon|imports|index_base|levels|max_episodes|memory|method|reward_range|"
+    "seconds|start|tolerance|unit|what|width"
+)
+ARGUMENT = re.compile(rf"(?<![\w-])({OPTIONS})=(\.\.\.|\w[\w.-]*)")
+FLAGS = {"imports": "--import"}
+
+
+def flags(text: str) -> str:
+    """The text with options where the library speaks of arguments.
+
+    >>> flags("give horizon=...; or index_base=0")
+    'give --horizon; or --index-base 0'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        return FLAGS.get(name, "--" + name.replace("_", "-")) + ("" if value == "..." else f" {value}")
+
+    return ARGUMENT.sub(flag, text)
+
 
 def say(text: str, err: bool = False) -> None:
     """Print one line in which no name can do more than stand there."""
     from tailrank.checks import printable
 
-    click.echo(printable(text), err=err)
+    click.echo(printable(flags(text)), err=err)
 
 
 class Failure(click.ClickException):

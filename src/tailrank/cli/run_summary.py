@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tailrank.cli.errors import flags
 from tailrank.cli.terminal import console, line
 from tailrank.runs import folder as files
 
@@ -27,7 +28,7 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     for name, value in lines:
         line(out, f"{name:<11}{value}")
     for note in notes:
-        line(out, f"note: {note}")
+        line(out, flags(f"note: {note}"))
 
 
 def _cvar(result: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailrank.checks import InputError, printable
+from tailrank.cli.errors import flags
 from tailrank.envs import Source
 from tailrank.planning.plan import Plan
 from tailrank.risk.law import ReturnLaw
@@ -258,4 +259,4 @@ def add_row(table: Table, *cells: object) -> None:
 
 def _notes(out: Console, notes: Sequence[str]) -> None:
     for note in notes:
-        line(out, f"note: {note}")
+        line(out, flags(f"note: {note}"))

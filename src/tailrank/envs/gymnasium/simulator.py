@@ -167,7 +167,7 @@ def simulator_with(
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
         if horizon is None and limit is None:
-            raise InputError(f"horizon: {name} has no limit on the steps of an episode; give --horizon")
+            raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
         notes = _notes(moves, actions, horizon, limit)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
         if vector:
@@ -284,9 +284,9 @@ def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Seq
 def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None) -> list[str]:
     notes = []
     if horizon is None:
-        notes.append(f"horizon {limit}, the environment's own limit (change with --horizon)")
+        notes.append(f"horizon {limit}, the environment's own limit (change with horizon=...)")
     elif limit is not None and checks.whole(horizon, "horizon") > limit:
         notes.append(f"horizon {horizon} is beyond the environment's own limit of {limit} steps, which ends episodes")
     if type(moves).__name__ == "Box":
-        notes.append(f"actions: {actions.n} points of {moves} (change with --levels)")
+        notes.append(f"actions: {actions.n} points of {moves} (change with levels=...)")
     return notes

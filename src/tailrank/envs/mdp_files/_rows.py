@@ -24,7 +24,16 @@ from tailrank.envs.mdp_files.draft import Draft
 from tailrank.envs.mdp_files.text import read_text, reason
 
 COLUMNS = ("step", "state", "action", "next_state", "probability", "reward")
-ALIASES = {"idstatefrom": "state", "idaction": "action", "idstateto": "next_state"}
+USUAL = {
+    "step": "t h time stage",
+    "state": "s state_from from idstatefrom",
+    "action": "a act idaction",
+    "next_state": "s' s_next next_s s2 sp state_to to nextstate idstateto",
+    "probability": "p prob pr",
+    "reward": "r rew",
+}
+"""What columns are usually called elsewhere."""
+ALIASES = {alias: name for name, aliases in USUAL.items() for alias in aliases.split()}
 IGNORED = ("idoutcome",)
 KEYS = ("rows", "columns", "horizon", "discount", "start", "states", "actions")
 Place = Callable[[int], str]
@@ -79,7 +88,7 @@ def read_json(text: str, base: int | None) -> Draft:
     rows = content["rows"]
     if not rows:
         raise InputError("rows: at least one outcome is needed, found none")
-    columns = _json_columns(rows, content.get("columns"))
+    columns = row_columns(rows, content.get("columns"))
     known = [_labels(content.get(key), key) for key in ("states", "actions")]
     draft = draft_of(columns, base, lambda i: f"in rows[{i}]", *known)
     settings = {key: content[key] for key in ("horizon", "discount", "start") if content.get(key) is not None}
@@ -108,7 +117,7 @@ def draft_of(
         if names and not given:
             notes.append(f"{what} are names: {len(own)}, in order of first appearance")
         elif not given and base is None:
-            notes.append(f"{what} are numbered from {own[0]} (change with --index-base)")
+            notes.append(f"{what} are numbered from {own[0]} (change with index_base=...)")
     step = _steps(columns["step"], place) if "step" in columns else None
     return Draft(s, a, t, p, r, labels, action_labels, step=step, notes=tuple(notes))
 
@@ -130,7 +139,8 @@ def column_names(header: Sequence[object], where: str) -> list[str]:
     return names
 
 
-def _json_columns(rows: list[object], given: object) -> dict[str, list[object]]:
+def row_columns(rows: list[object], given: object) -> dict[str, list[object]]:
+    """Columns by name from rows, each a list or an object; given: the names of the entries of lists."""
     if given is not None and not isinstance(given, list):
         raise InputError("columns: must be a list of column names")
     first = rows[0]

@@ -55,7 +55,7 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
     own = draft.horizon if draft.horizon is not None else steps
     H = _agreed("horizon", horizon, own, checks.whole)
     if H is None:
-        raise InputError("horizon: the source does not say how many steps there are; give --horizon")
+        raise InputError("horizon: the source does not say how many steps there are; give horizon=...")
     if steps is not None and steps != H:
         raise InputError(f"horizon = {H}: the rows have {steps} steps")
     gamma = _agreed("discount", discount, draft.discount, lambda value, _: checks.discount_factor(value))
@@ -94,7 +94,7 @@ def _agreed(name: str, option: object, own: object, check: Callable[[object, str
 def _agreed_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
     given = [start_law(s, draft.labels) for s in (option, draft.start) if s is not None]
     if not given:
-        notes.append(f"start: state {draft.labels[0]}, the first (choose with --start)")
+        notes.append(f"start: state {draft.labels[0]}, the first (choose with start=...)")
         return start_law(draft.labels[0], draft.labels)
     if len(given) == 2 and not np.allclose(given[0], given[1], rtol=0, atol=checks.PROBABILITY_TOLERANCE):
         law = {draft.labels[s]: float(given[1][s]) for s in np.flatnonzero(given[1])[:5]}

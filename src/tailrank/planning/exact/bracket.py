@@ -294,7 +294,7 @@ def _refine(
     if problem.reach / spacing > LARGEST_LEVEL / 2:
         return None, (
             f"rewards spread over {problem.reach:.3g}, and floating-point numbers have no digits left for a "
-            "finer grid; raise --tolerance"
+            "finer grid; raise tolerance=..."
         )
     finer = max(spacing * min(0.5, max(0.8 / excess, 1 / 64)), problem.reach / LARGEST_LEVEL)
     while True:
@@ -320,4 +320,4 @@ def _limit(what: str, limits: Limits) -> str:
     amount, option = (
         (f"{limits.bytes / 2**30:.3g} GB", "memory") if what == "memory" else (f"{limits.seconds:g} s", "seconds")
     )
-    return f"the {what} limit of {amount}; raise --{option} or --tolerance"
+    return f"the {what} limit of {amount}; raise {option}=... or tolerance=..."
