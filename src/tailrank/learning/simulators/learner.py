@@ -21,7 +21,7 @@ from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
-from tailrank.learning.simulators.candidates import Candidate
+from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, all_outputs
 from tailrank.policies.tables import Policy, UniformPolicy
@@ -58,7 +58,7 @@ class CandidatesLearner(SimulatorLearner):
     total_steps: int | None = fixed(None)
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[LearningCandidate, ...]:
         """The candidates."""
         raise NotImplementedError
 
