@@ -206,6 +206,27 @@ def test_going_on_with_a_run_writes_in_its_folder_only(half, tmp_path, name):
     assert victim.read_bytes() == kept
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_with_another_name_is_not_written_through(half, tmp_path, name):
+    """A copy of the folder made of hard links (cp -al) can go on while the other stays as it is."""
+    (half / name).touch()
+    other = tmp_path / "other"
+    os.link(half / name, other)
+    kept = other.read_bytes()
+    assert resume(half)["status"] == "finished"
+    assert other.read_bytes() == kept
+
+
+def test_a_new_run_does_not_write_through_another_name(tmp_path):
+    victim = tmp_path / "precious"
+    victim.write_bytes(b"precious")
+    (tmp_path / "r").mkdir()
+    os.link(victim, tmp_path / "r" / ".config.toml.tmp")
+    os.link(victim, tmp_path / "r" / ".lock")
+    run(RunConfig("risky-lock", 1, settings=LOCK), tmp_path / "r")
+    assert victim.read_bytes() == b"precious"
+
+
 def test_a_link_that_leads_nowhere_makes_no_file(half, tmp_path):
     for name in (".lock", "rows.jsonl"):
         (half / name).unlink()
@@ -234,6 +255,7 @@ EVIL = "from pathlib import Path\nPath('harm').write_text('done')\n"
 FOREIGN = {
     "imports": 'environment = "FrozenLake-v1"\niterations = 2\nhorizon = 3\nimports = ["evil"]\n',
     "module": 'environment = "evil:FrozenLake-v1"\niterations = 2\nhorizon = 3\n',
+    "learner": 'environment = "risky-lock"\niterations = 2\nalgorithm = "evil:Learner"\n',
     "simulated": 'environment = "evil:CartPole-v1"\niterations = 2\nmodel = "mixture"\nhorizon = 3\n',
 }
 

@@ -2,6 +2,7 @@
 
     plan = tailrank.solve("machine.csv", tau=0.1, horizon=100)     a problem that is known
     learned = tailrank.learn("CartPole-v1", tau=0.1, episodes=300) one that can only be played
+    tailrank.learn_logs("ward.csv", tau=0.1, horizon=8)            one of which there are only records
     plan.evaluate(); plan.save("machine.policy"); tailrank.load("machine.policy").predict("broken")
 
 Conventions: tau in (0, 1] is the fraction of the lower tail of the return; tau = 1 is the mean. Steps,
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
+
+from tailrank._system.lazy import lazy_names
 
 __version__ = "0.2.0"
 
@@ -32,6 +35,7 @@ _HOMES = {
     "cvar": "risk.law",
     "evaluate": "planning.evaluate",
     "learn": "learning.learn",
+    "learn_logs": "learning.offline.learn",
     "load": "runs.policy_files.storage",
     "make": "envs.sources",
     "play": "episodes.rollout",
@@ -80,6 +84,7 @@ __all__ = [
     "cvar",
     "evaluate",
     "learn",
+    "learn_logs",
     "load",
     "make",
     "play",
@@ -99,6 +104,7 @@ if TYPE_CHECKING:
     from tailrank.learning.learn import learn
     from tailrank.learning.learned import Learned
     from tailrank.learning.observed.ela import ObservedELA
+    from tailrank.learning.offline.learn import learn_logs
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train
     from tailrank.models.mdp import FiniteMDP
@@ -112,16 +118,11 @@ if TYPE_CHECKING:
     from tailrank.runs.policy_files.storage import load, save
 
 
+_load = lazy_names("tailrank", _HOMES | _OLDER)
+
+
 def __getattr__(name: str) -> object:
-    homes = _HOMES | _OLDER
-    if name in _MODULES:
-        value: object = importlib.import_module(f"tailrank.{_MODULES[name]}")
-    elif name in homes:
-        value = getattr(importlib.import_module(f"tailrank.{homes[name]}"), name)
-    else:
-        raise AttributeError(f"module 'tailrank' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    return importlib.import_module(f"tailrank.{_MODULES[name]}") if name in _MODULES else _load(name)
 
 
 def __dir__() -> list[str]:

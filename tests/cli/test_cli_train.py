@@ -1,4 +1,4 @@
-"""`tailrank train` and `tailrank theory` on the command line."""
+"""`tailrank train` on the command line."""
 
 from __future__ import annotations
 
@@ -124,16 +124,3 @@ def test_a_signal_says_how_to_go_on():
     assert "tailrank train --resume r" in stderr
     assert json.loads(Path("r/manifest.json").read_text())["status"] == "interrupted"
     assert Path("r/checkpoint.safetensors").exists()
-
-
-FIGURES = ["--H", "5", "--A", "4", "--d", "3", "--class-size", "16", "--tau", ".1"]
-
-
-def test_theory():
-    assert "upsilon" in cli("theory", *FIGURES, "--epsilon", ".1").stdout
-    found = json.loads(cli("theory", *FIGURES, "--epsilon", ".1", "--json").stdout)
-    assert found["H"] == 5
-    values = {row["quantity"]: row["value"] for row in found["table"]}
-    assert values["upsilon"] == pytest.approx(1 / 150)
-    fails(cli("theory", *FIGURES, "--epsilon", "0"), "epsilon")
-    fails(cli("theory", *FIGURES, "--epsilon", "1e-310"), "too large")

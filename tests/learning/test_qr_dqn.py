@@ -15,7 +15,8 @@ from tailrank.learning.learn import learn
 from tailrank.learning.registry import make_learner
 from tailrank.learning.rivals.observations.playing import roll
 from tailrank.learning.rivals.observations.qr_dqn import C51, QrDqn
-from tailrank.policies.distributional import DistributionalPolicy, category_tail, lowest
+from tailrank.policies.distributional import DistributionalPolicy, category_tail
+from tailrank.risk.law import tail_weights
 
 MISSING = find_spec("stable_baselines3") is None or find_spec("sb3_contrib") is None
 needs_sb3 = pytest.mark.skipif(MISSING, reason="stable-baselines3 and sb3-contrib are not installed (tailrank[deep])")
@@ -24,8 +25,8 @@ needs_sb3 = pytest.mark.skipif(MISSING, reason="stable-baselines3 and sb3-contri
 @pytest.mark.parametrize("tau", [0.03, 0.1, 0.35, 0.5, 1.0])
 def test_lowest_quantiles(tau):
     x = np.sort(np.random.default_rng(0).normal(size=11))
-    assert lowest(11, tau) @ x == pytest.approx(cvar_by_sorting(x, [1 / 11] * 11, tau))
-    assert lowest(11, tau).sum() == pytest.approx(1.0)
+    assert tail_weights(11, tau) @ x == pytest.approx(cvar_by_sorting(x, [1 / 11] * 11, tau))
+    assert tail_weights(11, tau).sum() == pytest.approx(1.0)
 
 
 def test_bad_settings():
@@ -83,7 +84,7 @@ def test_acts_by_the_tail():
     for tau, want in ((0.25, [-2.0, 0.9]), (0.375, [-2.0 * 2 / 3 + 2 / 3, (0.9 + 0.5) / 1.5]), (1.0, [3.0, 1.05])):
         network = TailNetwork.__new__(TailNetwork)
         torch.nn.Module.__init__(network)
-        network.weights, network.support = torch.tensor(lowest(4, tau), dtype=torch.float32), torch.zeros(0)
+        network.weights, network.support = torch.tensor(tail_weights(4, tau), dtype=torch.float32), torch.zeros(0)
         np.testing.assert_allclose(network.worth(quantiles).numpy()[0], want, rtol=1e-6)
 
 

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from tailrank import FiniteMDP
-from tailrank.envs import from_mdp, make_episodic
+from tailrank._system.settings import settings_of, values_of
+from tailrank.checks import InputError
+from tailrank.envs import from_mdp, make_episodic, make_simulator
+from tailrank.episodes.rollout import play, play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.registry import COUNTABLE, SIMULATED, make_learner, summary
+from tailrank.learning.registry import COUNTABLE, SIMULATED, learner_class, make_learner, summary
 from tailrank.learning.train import train
 from tailrank.runs.config import RunConfig
 from tailrank.runs.run import resume, run
@@ -51,6 +54,55 @@ def test_a_plan_can_always_be_played(name, lock):
                     assert actions.min() >= 0
                     assert actions.max() < lock.n_actions
         state = now
+
+
+@pytest.mark.parametrize("name", COUNTABLE)
+def test_a_policy_can_be_played_before_and_after_the_first_iteration(name, lock):
+    learner, streams = learner_on(name, lock), Streams(1)
+    state = learner.init(lock, streams)
+    ((after, _),) = states_of(learner, lock, state, 1, streams)
+    for now in (state, after):
+        found = play(learner.policy(now, lock, streams), lock, 20, rng=np.random.default_rng(0))
+        assert found.actions.shape == (20, lock.horizon)
+    assert all(array.flags.c_contiguous for array in after.to_arrays().values())  # as a checkpoint gives them back
+
+
+RICH = {"policy-gradient": {"batch": 20}, "bins": {"batch": 20}, "ela": {"pilot": 10}, "ella": {"iterations": 5}}
+
+
+@pytest.mark.parametrize("name", RICH)
+def test_on_simulators_the_protocol_is_the_same(name):
+    env, streams = make_simulator("rich-lock", horizon=2, n_actions=2), Streams(3)
+    learner = make_learner(name, "simulator", tau=0.2, **RICH[name]).prepared(env, streams, 60)
+    state = learner.init(env, streams)
+    assert state.k == 0
+    for k in (1, 2):
+        state, info = learner.step(state, env, streams)
+        assert (state.k, state.steps <= 2 * state.episodes) == (k, True)
+        assert np.isfinite(info.row()["objective"])
+        found = play_simulator(learner.policy(state, env, streams), env, np.arange(1, 21, 2))
+        assert found.returns.shape == (10,)
+    assert learner.kind == "simulator"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(n, "countable") for n in COUNTABLE] + [(n, "simulator") for n in SIMULATED]
+)
+def test_every_setting_has_a_help_text_and_a_default_that_passes_its_own_check(name, kind):
+    cls = learner_class(name, kind)
+    for setting, place in settings_of(cls).items():
+        assert place.rule.help.endswith("."), setting
+        assert place.rule.checked(place.default, setting) == place.default
+    assert values_of(cls()) == values_of(make_learner(name, kind, **values_of(cls())))
+
+
+def test_a_part_of_a_class_is_not_a_setting_of_it():
+    with pytest.raises(
+        InputError, match="lam_scale: is no setting of cvar-ucbvi, which has batch, growth, alpha_scale"
+    ):
+        make_learner("cvar-ucbvi", lam_scale=1.0)
+    with pytest.raises(InputError, match="collect: is no setting of uniform"):
+        make_learner("uniform", collect="plan")
 
 
 @pytest.mark.parametrize("name", COUNTABLE)

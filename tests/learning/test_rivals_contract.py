@@ -18,7 +18,12 @@ SMALL = {
     "qr-dqn": {"quantiles": 8, "hidden": (8,), "report": 50, "batch": 16},
     "c51": {"quantiles": 11, "hidden": (8,), "report": 50, "batch": 16, "low": 0.0, "high": 1.0},
     "bins": {"batch": 40, "projections": 3},
+    "kernel": {"representatives": 30},
+    "shortfall-dqn": {"hidden": (8,), "ratio": 0.2},
+    "auto": {"representatives": 30, "hidden": (8,), "ratio": 0.2},
 }
+PAIRED = ("kernel", "shortfall-dqn", "auto")
+"""Compare what they may return on the same seeds."""
 EACH = pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=needs_sb3) if n in ("qr-dqn", "c51") else n for n in SIMULATED if n not in ("ela", "ella")],
@@ -55,7 +60,7 @@ def test_contract(name):
     assert all(-1e-9 <= row["cvar"] <= row["mean"] + 1e-9 <= 1.0 + 1e-9 for row in rows)
     assert 300 <= len(lock.seeds) <= 301  # others reset once more when the last episode has ended
     assert all(s % 2 == 0 for s in lock.seeds)
-    assert len(set(lock.seeds)) > 290
+    assert len(set(lock.seeds)) > (250 if name in PAIRED else 290)
 
     fresh = Lock(horizon=3, n_actions=3, noise=0.1)
     for play in (policy, halfway[0]):

@@ -49,6 +49,9 @@ SIMULATED: dict[str, str] = {
     "qr-dqn": f"{_OBSERVATIONS}.qr_dqn:QrDqn",
     "c51": f"{_OBSERVATIONS}.qr_dqn:C51",
     "bins": f"{_OBSERVATIONS}.bins:Bins",
+    "kernel": "tailrank.learning.simulators.learners:KernelLearner",
+    "shortfall-dqn": "tailrank.learning.simulators.learners:ShortfallLearner",
+    "auto": "tailrank.learning.simulators.learners:AutoLearner",
 }
 """Learners on simulators."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
+from tailrank.checks import InputError
 from tailrank.envs.mdp_files.draft import Source
 from tailrank.planning.exact.curve import Curve, Frontier
 from tailrank.planning.exact.return_law import Evaluation
@@ -13,28 +15,45 @@ from tailrank.policies import names
 from tailrank.policies.result import Result, number
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import ReturnLaw
+from tailrank.risk.measures.base import Measure
 
 Status = Literal["exact", "bracketed"]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The risk-neutral policy, for comparison: its mean and its CVaR at the plan's tau."""
+    """The risk-neutral policy, for comparison: its mean and its CVaR at the plan's tau.
+
+    evaluate: computes its return law, when that is first asked for.
+    """
 
     policy: Policy
     mean: float
-    cvar: float
+    tau: float
+    evaluate: Callable[[], Evaluation]
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Its return law."""
+        return self.evaluate()
+
+    @property
+    def cvar(self) -> float:
+        """Its CVaR, or a certified lower bound on it."""
+        return self.evaluation.cvar(self.tau)
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(Result):
-    """A policy for one tau, and what it earns.
+    """A policy for one objective, and what it earns; CVaR and VaR are those at `tau`.
 
-    cvar: CVaR of the policy (exact, or a certified lower bound: see `evaluation.method`).
-    lower, upper: certified bounds on CVaR*, the best CVaR of any policy; equal when `status` is "exact".
-    budget: the starting budget c, in reward units (None for criteria without one).
+    objective: the measure that the policy is for; None for a criterion that is no risk measure of the return.
+    value: the measure of the policy (CVaR where there is no objective): exact, or a certified lower bound.
+    lower, upper: certified bounds on the best value of any policy; equal when `status` is "exact".
+    budget: the starting budget c, in reward units (None for policies without one).
     claim: the value the criterion itself gives to its plan, where that is not the CVaR.
     notes: what the user should know, a line each. source: the MDP that it was made for, with its name.
+    compute_law: finds the return law of the policy, when that is first asked for. budget_curve: see `curve`.
 
     >>> from tailrank import FiniteMDP, solve
     >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
@@ -47,35 +66,42 @@ class Plan(Result):
     criterion: str
     policy: Policy
     budget: float | None
-    cvar: float
+    value: float
     lower: float
     upper: float
-    var: float
-    mean: float
     risk_neutral: Reference
-    evaluation: Evaluation
-    curve: Curve
+    compute_law: Callable[[], Evaluation]
+    budget_curve: Curve | None
     status: Status
     seconds: float
     claim: float | None = None
     notes: tuple[str, ...] = ()
+    objective: Measure | None = None
     source: Source | None = field(default=None, compare=False)
 
     @property
     def title(self) -> str:
         """What it is, in a few words."""
         what = "CVaR" if self.criterion == "cvar" else f"criterion {self.criterion}"
+        what = what if self.plain else str(self.objective)
         where = "" if self.source is None else f" in {self.source.name}"
-        return f"Plan for the best {what} at tau = {self.tau:g}{where} ({self.status})"
+        level = f" at tau = {self.tau:g}" if self.plain else ""
+        return f"Plan for the best {what}{level}{where} ({self.status})"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is about the CVaR, not about another measure of the return."""
+        return self.objective is None or type(self.objective).__name__ == "CVaR"
 
     @property
     def facts(self) -> dict[str, str]:
         """What it earns, what is best, and what maximising the mean earns instead."""
-        found = {
-            "CVaR": number(self.cvar),
-            "best possible": number(self.lower)
-            if self.lower == self.upper
-            else f"{number(self.lower)} .. {number(self.upper)}",
+        between = f"{number(self.lower)} .. {number(self.upper)}"
+        best = {"best possible": number(self.lower) if self.lower == self.upper else between}
+        found = {} if self.plain else {"value": number(self.value)} | best
+        found |= {
+            "CVaR" if self.plain else f"CVaR at {self.tau:g}": number(self.cvar),
+            **(best if self.plain else {}),
             "VaR": number(self.var),
             "mean": number(self.mean),
             "best mean": f"{number(self.risk_neutral.mean)}, with CVaR {number(self.risk_neutral.cvar)}",
@@ -111,10 +137,37 @@ class Plan(Result):
             found |= {"source": self.source.name} | {k: v for k, v in zip(("states", "actions"), own, strict=True) if v}
         return found
 
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The return law of the policy, exact or with bounds."""
+        return self.compute_law()
+
     @property
     def law(self) -> ReturnLaw:
         """The law of the policy's return."""
         return self.evaluation.law
+
+    @cached_property
+    def cvar(self) -> float:
+        """CVaR of the policy (exact, or a certified lower bound: see `evaluation.method`)."""
+        return self.evaluation.cvar(self.tau)
+
+    @property
+    def var(self) -> float:
+        """VaR of the policy."""
+        return self.evaluation.var(self.tau)
+
+    @property
+    def mean(self) -> float:
+        """The mean of the policy."""
+        return self.evaluation.mean
+
+    @property
+    def curve(self) -> Curve:
+        """The least shortfall at every budget."""
+        if self.budget_curve is None:
+            raise InputError(f"curve, frontier: are for the objective cvar, this plan is for {self.objective}")
+        return self.budget_curve
 
     def frontier(self) -> Frontier:
         """The best CVaR as a function of tau (upper bounds on it when the plan is bracketed)."""
@@ -124,6 +177,7 @@ class Plan(Result):
         """The numbers, as the command line prints them."""
         result: dict[str, object] = {
             "tau": self.tau,
+            "value": self.value,
             "cvar": self.cvar,
             "lower": self.lower,
             "upper": self.upper,
@@ -132,6 +186,8 @@ class Plan(Result):
             "mean": self.mean,
             "risk_neutral": {"mean": self.risk_neutral.mean, "cvar": self.risk_neutral.cvar},
         }
+        if self.objective is not None:
+            result["objective"] = {"name": self.objective.name} | self.objective.parameters()
         if self.claim is not None:
             result["claim"] = self.claim
         return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field
+from datetime import date, time
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ class Run:
             raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
         # In this order, while it may go on: it ends with its rows, then the manifest, then nobody holds it.
         in_use, manifest = files.in_use(folder), files.read_manifest(folder)
-        config = flat_of(read_toml(folder / files.CONFIG))
+        values = flat_of(read_toml(folder / files.CONFIG))
+        config = {name: _without_dates(value) for name, value in values.items()}
         return cls(folder, config, manifest, read_rows(folder), in_use, imports)
 
     @property
@@ -189,6 +191,15 @@ class Run:
         if values.dtype.kind not in "iuf" or values.size == 0 or not np.isfinite(values).all():
             raise InputError(f"{path}: returns must be finite numbers, at least one")
         return values.astype(np.float64)
+
+
+def _without_dates(value: Any) -> Any:
+    """A value of a TOML file as JSON could hold it: dates and times, which no setting is, as text."""
+    if isinstance(value, dict):
+        return {name: _without_dates(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(one) for one in value]
+    return str(value) if isinstance(value, date | time) else value
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrank._system.atomic import write_bytes
+from tailrank._system.parallel import cores
 from tailrank._system.reading import opened, parse_json
 from tailrank.checks import InputError, one_of, whole
 from tailrank.runs import folder as files
@@ -114,7 +115,7 @@ def backend_options(backend: str, workers: int | None, scheduler: str | None) ->
         raise InputError(f"scheduler: is for backend = 'dask', found {backend!r}")
     if workers is not None and (backend == "serial" or scheduler is not None):
         raise InputError("workers: is for workers that are started here, by processes or dask")
-    return backend, len(os.sched_getaffinity(0)) if workers is None else whole(workers, "workers"), scheduler
+    return backend, cores() if workers is None else whole(workers, "workers"), scheduler
 
 
 class _Going:

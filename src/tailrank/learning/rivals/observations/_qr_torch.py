@@ -12,7 +12,8 @@ from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 from stable_baselines3.common.callbacks import BaseCallback
 
 from tailrank.learning.rivals.observations._simulator_env import FiniteHorizon
-from tailrank.policies.distributional import DistributionalPolicy, lowest
+from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.risk.law import tail_weights
 
 if TYPE_CHECKING:
     from tailrank.learning.rivals.observations.qr_dqn import QrDqn
@@ -25,7 +26,7 @@ class TailNetwork(QuantileNetwork):
         super().__init__(*arguments, **settings)
         self.tau = tau
         self.support = torch.tensor(support, dtype=torch.float32)
-        self.weights = torch.tensor(lowest(self.n_quantiles, tau), dtype=torch.float32)
+        self.weights = torch.tensor(tail_weights(self.n_quantiles, tau), dtype=torch.float32)
 
     def worth(self, found: torch.Tensor) -> torch.Tensor:
         """The mean of the lowest tau of the laws found [n, N, A], [n, A]; quantiles may cross, so they are sorted."""
