@@ -216,7 +216,7 @@ def _plan(
         lower=bounds[0],
         upper=bounds[1],
         risk_neutral=Reference(problem.mean_policy, problem.mean, tau, neutral),
-        find_evaluation=partial(_same, evaluation),
+        compute_law=partial(_same, evaluation),
         budget_curve=curve,
         status=status,
         seconds=0.0,

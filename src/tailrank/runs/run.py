@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shutil
 import signal
 import time
 import warnings
@@ -132,12 +133,21 @@ def _check_versions(out: str, before: object) -> None:
             warnings.warn(printable(text), stacklevel=3)
 
 
+def discard(out: Path) -> None:
+    """Remove the run in a folder, which must be one; nothing where there is none."""
+    if not out.exists():
+        return
+    if not files.read_manifest(out).get("status"):
+        raise Taken(f"{out}: is no folder of a run, it is not overwritten")
+    shutil.rmtree(out)
+
+
 def _check_free(out: Path) -> None:
     if not out.is_dir():
         return
     status = files.read_manifest(out).get("status")
     if status == "finished":
-        raise Taken(f"{out}: holds a finished run; choose another --out, or remove the folder")
+        raise Taken(f"{out}: holds a finished run; choose another --out, or give --overwrite")
     if status is not None:
         other = "; or choose another --out" if status == "failed" else ""
         raise Taken(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")

@@ -58,7 +58,7 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         raise InputError("horizon: the source does not say how many steps there are; give horizon=...")
     if steps is not None and steps != H:
         raise InputError(f"horizon = {H}: the rows have {steps} steps")
-    gamma = _agree("discount", discount, draft.discount, lambda value, _: checks.discount_factor(value))
+    gamma = _asked("discount", discount, draft.discount, notes)
     law = _agree_on_start(draft, start, notes)
     mdp = FiniteMDP.from_rows(
         draft.state,
@@ -89,6 +89,17 @@ def _agree(name: str, option: object, own: object, check: Callable[[object, str]
     if own is not None and value != check(own, name):
         raise InputError(f"{name} = {option}: the file says {own}; leave it out or make them agree")
     return value
+
+
+def _asked(name: str, option: object, own: object, notes: list[str]) -> float | None:
+    """The discount that the user asks for, else that of the source: what if is a fair question."""
+    if option is None or own is None:
+        value = own if option is None else option
+        return None if value is None else checks.discount_factor(value)
+    asked, before = checks.discount_factor(option), checks.discount_factor(own)
+    if asked != before:
+        notes.append(f"{name} {asked:g} instead of the source's {before:g}")
+    return asked
 
 
 def _agree_on_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
