@@ -21,6 +21,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
 
 
+class Steps(click.ParamType):  # type: ignore[type-arg]
+    """A whole number, or the word auto."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the word."""
+        return value if value == "auto" else click.INT.convert(value, param, ctx)
+
+
 def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
     """The command with these options, shown in this order."""
     for option in reversed(options):
@@ -31,7 +41,7 @@ def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
 def reading_options(function: F) -> F:
     """The options that say how an MDP is read (`READING`); None, or nothing, where nobody said."""
     options = (
-        click.option("--horizon", type=int, metavar="H", help="Number of steps."),
+        click.option("--horizon", type=Steps(), metavar="H", help="Number of steps; solve also takes auto."),
         click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]; 1 if nobody says."),
         click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
         click.option(
@@ -67,6 +77,8 @@ def read_source(source: str, options: dict[str, Any]) -> Source:
     if source in names:
         raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")
     said = {name: options[name] for name in READING if options[name] is not None}
+    if said.get("horizon") == "auto":
+        raise Failure("--horizon auto: is for solve")
     return known(lambda: read_mdp(source, **said), source, names)
 
 

@@ -68,7 +68,7 @@ class MarkovEngine:
 
     def exponential(self, beta: float) -> Answer:
         """See `risk.measures.base.Engine.exponential`."""
-        policy, value = entropic(self.problem.mdp, beta, self.problem.low, self.problem.high)
+        policy, value = entropic(self.problem.original, beta)
         return Answer(policy, value, value)
 
     def mean(self) -> Answer:
@@ -77,7 +77,7 @@ class MarkovEngine:
 
     def worst(self) -> Answer:
         """See `risk.measures.base.Engine.worst`."""
-        policy, value = worst_case(self.problem.mdp)
+        policy, value = worst_case(self.problem.original)
         return Answer(policy, value, value)
 
     def allowed(self, value: float) -> float:

@@ -23,6 +23,7 @@ from tailrank.planning.exact.bracket import FIRST_CELLS, PRODUCTS_A_SECOND, Solv
 from tailrank.planning.exact.limits import Limits, OutOfTime, unlimited
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.objectives.engine import GridEngine, MarkovEngine
+from tailrank.planning.objectives.markov import reward_sums
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.risk.law import ReturnLaw
@@ -82,14 +83,19 @@ def plan_for(
 
 
 def value_span(problem: SolveContext, measure: Measure) -> float:
-    """How far apart the measure of the largest and of the least return are."""
+    """How far apart the measure of the largest and of the least return are; for measures without budgets, at most."""
+    if not measure.budgets:
+        low, high = (float(x[0]) for x in reward_sums(problem.original))
+        return high - low
     starts = problem.mdp.start > 0
     low, high = float(problem.low[0][starts].min()), float(problem.high[0][starts].max())
     return measure.of([high]) - measure.of([low])
 
 
 def _reference(problem: SolveContext, tau: float, grid: BudgetGrid | None) -> Reference:
-    return Reference(problem.mean_policy, problem.mean, tau, partial(_law_of, problem, problem.mean_policy, grid))
+    return Reference(
+        lambda: (problem.mean_policy, problem.mean), tau, lambda: _law_of(problem, problem.mean_policy, grid)
+    )
 
 
 def _same(evaluation: Evaluation) -> Evaluation:
