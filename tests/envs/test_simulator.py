@@ -195,7 +195,7 @@ def test_ids_settings_and_imports():
         assert rewards.tolist() == [1, 0]
         assert over.tolist() == [True, False]
         assert features.argmax(axis=1).tolist() == [15, 0]
-        assert simulator.notes == ("horizon 100, the environment's own limit (change with --horizon)",)
+        assert simulator.notes == ("horizon 100, the environment's own limit (change with horizon=...)",)
     assert open_simulator("tailrank/RiskyLock-v0", horizon=5).n_actions == 4
     assert (
         open_simulator("tailrank.envs.gymnasium.registered:tailrank/RiskyLock-v0", horizon=5).name
@@ -253,7 +253,7 @@ def test_wrapped_instances():
 
 @forks
 def test_horizons():
-    with pytest.raises(InputError, match="horizon: Walk has no limit on the steps of an episode; give --horizon"):
+    with pytest.raises(InputError, match=r"horizon: Walk has no limit on the steps of an episode; give horizon=..."):
         open_simulator(Walk)
     assert open_simulator(TimeLimit(Walk(), 9)).horizon == 9
     assert open_simulator(copies(lambda: TimeLimit(Walk(), 9), 2, AutoresetMode.NEXT_STEP)).horizon == 9
@@ -341,6 +341,8 @@ def to_the_end(simulator, seeds):
         (toys.TextPaid, "TextPaid, seed 6, step 0: reward = 'much', must be one number"),
         (toys.TwoPaid, r"TwoPaid, seed 6, step 0: reward = array\(\[1., 2.\]\), must be one number"),
         (toys.ArrayFlag, "ArrayFlag, seed 6, step 0: terminated or truncated = array"),
+        (toys.TextFlag, "TextFlag, seed 6, step 0: terminated or truncated = 'no', must be True or False"),
+        (toys.NoFlag, "NoFlag, seed 6, step 0: terminated or truncated = None, must be True or False"),
         (toys.Raises, "^Raises, seed 6, step 6: failed with ZeroDivisionError: no more fuel$"),
         (toys.Exits, "^Exits, seed 6, step 6: failed with SystemExit: 0$"),
         (toys.NoReset, "NoReset, seed 6, reset: failed with OSError: cannot start"),

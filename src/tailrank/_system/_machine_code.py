@@ -32,7 +32,7 @@ try:
     from numba.core.compiler import CompileResult
     from numba.core.dispatcher import Dispatcher
     from numba.core.runtime import rtsys
-except (ImportError, OSError) as error:
+except (ImportError, OSError, AttributeError) as error:  # the last where NumPy is too new for it
     text = f"numba: needed for all but the smallest things, cannot be imported ({error}); pip install --upgrade numba"
     raise InputError(" ".join(text.split())) from None
 
@@ -84,6 +84,7 @@ class Kept:
             with contextlib.suppress(OSError):
                 if (data := _Entries(folder).load(name)) is not None:
                     return CompileResult._rebuild(target, *data)
+        _announce()
         return None
 
     def save_overload(self, types: Any, result: Any) -> None:
@@ -156,9 +157,18 @@ def folders() -> tuple[Path, ...]:
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = folder.stat()
-            if found.st_uid in (0, os.geteuid(), package.stat().st_uid) and not found.st_mode & 0o022:
+            # Windows has no owners and modes of this kind; there, a user's folders are his own unless he shares them.
+            ours = os.name == "nt" or found.st_uid in (0, os.geteuid(), package.stat().st_uid)
+            if ours and (os.name == "nt" or not found.st_mode & 0o022):
                 safe.append(folder)
     return tuple(safe)
+
+
+@cache
+def _announce() -> None:
+    """Say on a terminal, once, why nothing seems to happen."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("compiling for this machine; takes some seconds, once", file=sys.stderr, flush=True)
 
 
 @cache

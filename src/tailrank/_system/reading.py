@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tailrank._system.atomic import flags
 from tailrank.checks import InputError
 
 MOST_TEXT = 2**28
@@ -28,11 +29,11 @@ LONGEST_INTEGER = 300
 """Digits; more than a float can hold."""
 
 
-def opened(path: str | Path, most: int) -> BinaryIO:
+def open_regular(path: str | Path, most: int) -> BinaryIO:
     """The file at `path` for reading; refused if it is not a regular file, or has more than `most` bytes."""
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
     except ValueError:
         raise InputError(f"{str(path)!r:.80}: must be the name of a file") from None
     found = os.fstat(number)
@@ -45,7 +46,7 @@ def opened(path: str | Path, most: int) -> BinaryIO:
 
 def read_bytes(path: str | Path, most: int) -> bytes:
     """The content of a file."""
-    with opened(path, most) as file:
+    with open_regular(path, most) as file:
         data = file.read(most + 1)
     if len(data) > most:  # it grew
         raise InputError(f"{path}: has more than {most} bytes, the most that is read")
@@ -81,7 +82,7 @@ def read_arrays(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]
     """The arrays of a safetensors file, in memory of their own, and its notes."""
     from safetensors import SafetensorError, safe_open
 
-    opened(path, MOST_ARRAYS).close()
+    open_regular(path, MOST_ARRAYS).close()
     try:
         with safe_open(str(path), framework="numpy") as file:
             notes = file.metadata() or {}

@@ -1,20 +1,22 @@
-"""The commands `tailrank import` and `tailrank export`."""
+"""The commands `tailrank inspect` (once called `import`) and `tailrank export`."""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import click
 
 from tailrank.cli.errors import Command, say
 from tailrank.cli.options import collected, print_json, read_source, reading_options
+from tailrank.envs.mdp_files.formats import formats_text
 
 
-@click.command("import", cls=Command)
+@click.command("inspect", cls=Command)
 @click.argument("source")
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def import_(source: str, as_json: bool, **options: Any) -> None:
+def inspect(source: str, as_json: bool, **options: Any) -> None:
     """Read SOURCE and say what is in it."""
     notes: list[str] = []
     with collected(notes):
@@ -29,12 +31,16 @@ def import_(source: str, as_json: bool, **options: Any) -> None:
         terminal.described(summary, notes)
 
 
-@click.command(cls=Command)
+import_ = copy(inspect)
+import_.name, import_.hidden = "import", True
+
+
+@click.command(cls=Command, help=f"Write the MDP in SOURCE to the file PATH ({formats_text()}).")
 @click.argument("source")
 @click.argument("path")
 @reading_options
 def export(source: str, path: str, **options: Any) -> None:
-    """Write the MDP in SOURCE to PATH (.csv, .json, either also .gz, or .npz)."""
+    """Write an MDP to a file."""
     from tailrank.envs import write_mdp
 
     notes: list[str] = []

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 LIMITS = ("tolerance", "unit", "memory", "seconds", "samples", "seed", "undominated")
 
 
-@click.command(cls=Command)
+GROUPS = {
+    "Options": ("taus", "horizon", "discount", "start", "save", "frontier", "json", "as_json", "quiet"),
+    "What is best": ("objective", "criterion", "undominated", "samples", "seed"),
+    "How exact, how long": ("tolerance", "unit", "memory", "seconds"),
+    "How SOURCE is read": ("index_base", "axis_order", "imports"),
+}
+
+
+@click.command(cls=Command, groups=GROUPS)
 @click.argument("source")
 @reading_options
 @click.option(

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailrank.checks import InputError, printable
+from tailrank.cli.errors import flags
 from tailrank.envs import Source
 from tailrank.planning.plan import Plan
 from tailrank.risk.law import ReturnLaw
@@ -186,8 +187,7 @@ def _bins(first: ReturnLaw, second: ReturnLaw, tau: float) -> tuple[list[str], n
 
 def _masses(law: ReturnLaw, tau: float, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Probability of the worst `tau` and of the rest, [m] each."""
-    before = np.concatenate([[0.0], law.cumulative[:-1]])
-    worst = np.clip(tau - before, 0.0, law.probs)
+    worst = law.tail_masses(tau)
     where = np.minimum(np.searchsorted(upper, law.values), upper.size - 1)
     m = upper.size
     return np.bincount(where, worst, minlength=m), np.bincount(where, law.probs - worst, minlength=m)
@@ -302,4 +302,4 @@ def add_row(table: Table, *cells: object) -> None:
 
 def _notes(out: Console, notes: Sequence[str]) -> None:
     for note in notes:
-        line(out, f"note: {note}")
+        line(out, flags(f"note: {note}"))

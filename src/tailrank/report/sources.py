@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, Source, make_episodic
-from tailrank.envs.mdp_files.read_write import READABLE
+from tailrank.envs.mdp_files.formats import suffixes
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import evaluate_levels
@@ -20,6 +20,7 @@ from tailrank.policies.tables import LevelPolicy, Policy
 from tailrank.report._about import facts_of_mdp, facts_of_plan, facts_of_runs, is_warning, versions, warnings_of
 from tailrank.report._domain import labels_of
 from tailrank.report.problem import Offered
+from tailrank.report.records import of_log_runs
 from tailrank.report.subject import Shown, Subject
 from tailrank.runs.policy_files import storage
 from tailrank.runs.read import Run
@@ -49,7 +50,7 @@ def of_sources(
             raise InputError(f"{other}: is no folder of a run; runs are reported on their own")
         if tau is not None:
             raise InputError("tau: a run has its own; move the slider of the report instead")
-        return of_runs(folders, imports=imports)
+        return of_log_runs(folders) or of_runs(folders, imports=imports)
     if _is_policy(sources[0]):
         if len(sources) != 2:
             raise InputError(f"{sources[0]}: is a policy; give the MDP it plays in as the one other source")
@@ -57,7 +58,7 @@ def of_sources(
     if len(sources) > 1:
         raise InputError(f"{sources[1]}: a report is of one MDP, of a policy file and its MDP, or of runs")
     source = mdp_of(sources[0], read)
-    problem = Offered.solved(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
+    problem = Offered.solve(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
     return of_problem(problem, seed=seed, notes=source.notes)
 
 
@@ -70,7 +71,7 @@ def mdp_of(source: str, read: Reader) -> Source:
 
 
 def _is_policy(source: str) -> bool:
-    return Path(source).is_file() and not source.lower().endswith(READABLE)
+    return Path(source).is_file() and not source.lower().endswith(suffixes())
 
 
 def of_plan(plan: Plan, mdp: FiniteMDP | None, name: str, *, seed: int = 0) -> Subject:
@@ -114,7 +115,7 @@ def with_solution(subject: Subject, tau: float, *, seed: int = 0, seconds: float
     before = next((problem for problem in subject.problems if problem.mdp is not None), None)
     if before is None or before.mdp is None:
         raise InputError("solve: there is no finite MDP to solve")
-    fresh = of_problem(Offered.solved(before.name, before.mdp, tau, seconds=seconds), seed=seed)
+    fresh = of_problem(Offered.solve(before.name, before.mdp, tau, seconds=seconds), seed=seed)
     if not subject.runs and subject.policies[0].policy is before.plan.policy:
         return replace(fresh, notes=subject.notes)
     others = tuple(replace(s, problem=None if s.problem is None else s.problem + 1) for s in subject.policies)
@@ -128,8 +129,8 @@ def _own_labels(name: str) -> tuple[str, ...]:
 def of_policy(path: Path, source: Source, *, tau: float | None, seed: int = 0, seconds: float = 60.0) -> Subject:
     """The subject of a saved policy in the MDP of `source`."""
     stored = storage.load(path)
-    level = stored.info.get("tau", (stored.info.get("plan") or {}).get("tau")) if tau is None else tau
-    problem = Offered.solved(source.name, source.mdp, 0.1 if level is None else float(level), seconds=seconds)
+    level = stored.tau if tau is None else tau
+    problem = Offered.solve(source.name, source.mdp, 0.1 if level is None else level, seconds=seconds)
     evaluation = _law_of(stored.policy, source, problem.grid)
     labels = tuple(labels_of(source.mdp, source.name, _own_labels(source.name)))
     shown = Shown(
@@ -176,10 +177,10 @@ def of_runs(
     for run in runs:
         key = str(run.manifest.get("environment") or run.kind)
         if key not in known and run.truth is not None:
-            known[key] = Offered.solved(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
+            known[key] = Offered.solve(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
         if key in known:
             problems[key] = known[key]
-        policies.append(_shown(run, list(problems).index(key) if key in problems else None))
+        policies.append(_policy_of_run(run, list(problems).index(key) if key in problems else None))
     names = list(dict.fromkeys(str(run.config.get("environment")) for run in runs))
     title = Path(names[0]).name if len(names) == 1 else f"{len(names)} environments"
     algorithms = ", ".join(sorted({str(run.config.get("algorithm", "ela")).upper() for run in runs}))
@@ -197,7 +198,7 @@ def of_runs(
     )
 
 
-def _shown(run: Run, problem: int | None) -> Shown:
+def _policy_of_run(run: Run, problem: int | None) -> Shown:
     policy, which = run.policy
     returns, mdp, evaluation = run.returns(), None, None
     absent = {}

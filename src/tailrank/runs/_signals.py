@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+HEEDED = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+"""Windows has no SIGHUP."""
 
 
 @dataclass
@@ -19,7 +21,7 @@ class Stop:
     number: int = 0
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
+    def heed_signals(self) -> Iterator[None]:
         """SIGINT, SIGTERM and SIGHUP set `number`; SIGINT or SIGTERM again raises KeyboardInterrupt.
 
         SIGINT and SIGHUP stay ignored where they are (nohup, jobs in the background of a script). Only the main thread
@@ -32,7 +34,7 @@ class Stop:
 
         def stop(number: int, frame: FrameType | None) -> None:
             # A terminal that is closed can send SIGHUP twice, by itself and through its shell.
-            if number in heard and number != signal.SIGHUP:
+            if number in heard and signal.Signals(number).name != "SIGHUP":
                 raise KeyboardInterrupt
             heard.add(number)
             self.number = self.number or number

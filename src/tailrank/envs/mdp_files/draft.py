@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -53,14 +53,13 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         raise InputError("the source has no outcome with a probability above 0")
     steps = None if draft.step is None else int(draft.step.max()) + 1
     own = draft.horizon if draft.horizon is not None else steps
-    H = _agreed("horizon", horizon, own, checks.whole)
+    H = _agree("horizon", horizon, own, checks.whole)
     if H is None:
-        raise InputError("horizon: the source does not say how many steps there are; give --horizon")
+        raise InputError("horizon: the source does not say how many steps there are; give horizon=...")
     if steps is not None and steps != H:
         raise InputError(f"horizon = {H}: the rows have {steps} steps")
-    gamma = _agreed("discount", discount, draft.discount, lambda value, _: checks.discount_factor(value))
-    law = _agreed_start(draft, start, notes)
-    _check_pairs(draft, steps or 1)
+    gamma = _asked("discount", discount, draft.discount, notes)
+    law = _agree_on_start(draft, start, notes)
     mdp = FiniteMDP.from_rows(
         draft.state,
         draft.action,
@@ -76,14 +75,14 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         labels=draft.labels,
         action_labels=draft.action_labels,
     )
-    mdp = _unrounded(mdp, draft, law, notes)
+    notes += _remark_on_sums(draft)
     if mdp.absorbing:
         few = span([draft.labels[s] for s in mdp.absorbing])
         notes.append(f"{_count(len(mdp.absorbing), 'state')} without rows made absorbing, reward 0: {few}")
     return Source(mdp, name, tuple(notes))
 
 
-def _agreed(name: str, option: object, own: object, check: Callable[[object, str], T]) -> T | None:
+def _agree(name: str, option: object, own: object, check: Callable[[object, str], T]) -> T | None:
     if option is None:
         return None if own is None else check(own, name)
     value = check(option, name)
@@ -92,10 +91,21 @@ def _agreed(name: str, option: object, own: object, check: Callable[[object, str
     return value
 
 
-def _agreed_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
+def _asked(name: str, option: object, own: object, notes: list[str]) -> float | None:
+    """The discount that the user asks for, else that of the source: what if is a fair question."""
+    if option is None or own is None:
+        value = own if option is None else option
+        return None if value is None else checks.discount_factor(value)
+    asked, before = checks.discount_factor(option), checks.discount_factor(own)
+    if asked != before:
+        notes.append(f"{name} {asked:g} instead of the source's {before:g}")
+    return asked
+
+
+def _agree_on_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
     given = [start_law(s, draft.labels) for s in (option, draft.start) if s is not None]
     if not given:
-        notes.append(f"start: state {draft.labels[0]}, the first (choose with --start)")
+        notes.append(f"start: state {draft.labels[0]}, the first (choose with start=...)")
         return start_law(draft.labels[0], draft.labels)
     if len(given) == 2 and not np.allclose(given[0], given[1], rtol=0, atol=checks.PROBABILITY_TOLERANCE):
         law = {draft.labels[s]: float(given[1][s]) for s in np.flatnonzero(given[1])[:5]}
@@ -103,35 +113,17 @@ def _agreed_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
     return given[-1]
 
 
-def _check_pairs(draft: Draft, steps: int) -> None:
-    sizes = steps, len(draft.labels), len(draft.action_labels)
-    most = 5 * 10**6 + 20 * draft.state.size
-    if sizes[0] * sizes[1] * sizes[2] > most:
-        raise InputError(
-            f"steps x states x actions = {' x '.join(map(str, sizes))}: must be at most {most} "
-            f"for {_count(draft.state.size, 'row')}; are the state and action numbers right?"
-        )
-
-
-def _unrounded(mdp: FiniteMDP, draft: Draft, law: np.ndarray, notes: list[str]) -> FiniteMDP:
-    """The MDP with the draft's own probabilities wherever they sum to one but for rounding.
-
-    Dividing by a sum such as 0.9999999999999999 changes last digits each time a file is read and written.
-    """
+def _remark_on_sums(draft: Draft) -> list[str]:
+    """A remark where probabilities summed to one only within a tolerance, and were divided by their sum."""
     S, A = len(draft.labels), len(draft.action_labels)
     block = np.zeros_like(draft.state) if draft.step is None else draft.step
     pair = (block * S + draft.state) * A + draft.action
     total = np.bincount(pair, weights=draft.probability)
-    slack = 2 * np.finfo(np.float64).eps * np.bincount(pair)
-    gap = np.where(slack > 0, np.abs(total - 1), 0.0)
-    if gap.max() > 1e-12:
-        far = _count(int(np.sum(gap > 1e-12)), "state-action pair")
-        notes.append(f"probabilities normalised at {far} (they summed to 1 within {gap.max():.1g})")
-    order = np.argsort(pair, kind="stable")
-    prob = mdp.prob.copy()
-    from_draft = np.isin(mdp.pair, pair)
-    prob[from_draft] = np.where((gap <= slack)[pair[order]], draft.probability[order], prob[from_draft])
-    return replace(mdp, prob=prob, start=law)
+    gap = np.where(np.bincount(pair) > 0, np.abs(total - 1), 0.0)
+    if gap.max() <= 1e-12:
+        return []
+    far = _count(int(np.sum(gap > 1e-12)), "state-action pair")
+    return [f"probabilities normalised at {far} (they summed to 1 within {gap.max():.1g})"]
 
 
 def _count(n: int, what: str) -> str:

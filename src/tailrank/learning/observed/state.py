@@ -41,6 +41,11 @@ class ObservedState:
         """Episodes played."""
         return self.replay.n
 
+    @property
+    def steps(self) -> int:
+        """Steps played."""
+        return int(self.replay.lengths.sum())
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint; episodes are kept elsewhere."""
         fitted, grid, counts = self.fitted, self.grid, self.counts

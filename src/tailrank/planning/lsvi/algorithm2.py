@@ -23,11 +23,9 @@ from tailrank.planning.lsvi._fast import FastFit
 from tailrank.planning.lsvi._literal import LiteralFit
 from tailrank.planning.lsvi._policy import Clip, LsviPolicy
 from tailrank.planning.lsvi.model import FeatureModel, GroupModel, rollout
+from tailrank.planning.lsvi.settings import CLIPS, VARIANTS
 
 __all__ = ["CvarLsvi", "FeatureModel", "GroupModel", "LsviPlan", "LsviPolicy", "LsviRun"]
-
-VARIANTS = ("literal", "doubling", "factored")
-CLIPS = ("corrected", "printed")
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,11 @@ class LsviRun:
     weights: np.ndarray
     simulated: int
     status: str
+
+    @property
+    def lost_optimism(self) -> bool:
+        """Whether the value that the last iterate is greedy for surely exceeds what a policy was evaluated to."""
+        return bool(self.optimistic[-1] > self.value + 3.0 * self.error + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,11 @@ class CvarLsvi:
             objective.append(i - run.value / tau)
         if best is None:
             raise InputError("budget: at least one is needed, found none")
+        if best.lost_optimism:
+            text = (
+                f"CVaR-LSVI: beta = {self.beta:g} units lost optimism: the optimistic value exceeds the evaluated one"
+            )
+            warnings.warn(f"{text}; a larger beta keeps it", NotConverged, stacklevel=2)
         if best.status == "not converged":
             gap = best.value - best.optimistic[-1]
             warnings.warn(f"CVaR-LSVI: gap {gap:.3g} units, asked for {self.tolerance}", NotConverged, stacklevel=2)

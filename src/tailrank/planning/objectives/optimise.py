@@ -27,7 +27,7 @@ from tailrank.planning.objectives.markov import reward_sums
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Measure
+from tailrank.risk.measures.base import BestPolicy, Measure
 
 NEGLIGIBLE = 1e-10
 """A bracket this narrow, relative to the range of values, is rounding."""
@@ -71,7 +71,7 @@ def plan_for(
         lower=found.lower,
         upper=upper,
         risk_neutral=_reference(problem, taus[0], found.grid),
-        evaluate=law_of if found.evaluation is None else partial(_same, found.evaluation),
+        compute_law=law_of if found.evaluation is None else partial(_same, found.evaluation),
         budget_curve=None,
         status=status,
         seconds=0.0,
@@ -182,7 +182,7 @@ def _pass(
     up, nearest = problem.grid(spacing, "up"), problem.grid(spacing, "nearest")
     lift = ROUNDING_SLACK * (up.horizon + 1) * spacing + problem.rounding
     above = measure.plan(GridEngine(problem, limits, span, up, lift, check))
-    answer: Answer = measure.plan(GridEngine(problem, limits, span, nearest, 0.0, check))
+    answer: BestPolicy = measure.plan(GridEngine(problem, limits, span, nearest, 0.0, check))
     evaluation = return_law(answer.policy, problem.mdp, nearest)
     law = evaluation.law
     if not evaluation.exact:

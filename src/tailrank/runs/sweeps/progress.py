@@ -15,7 +15,7 @@ from tailrank.runs.sweeps.sweep import SweepState, Watch
 
 
 @contextmanager
-def shown(sweep: Sweep, quiet: bool = False) -> Iterator[Watch | None]:
+def show_sweep(sweep: Sweep, quiet: bool = False) -> Iterator[Watch | None]:
     """What to hand to a sweep as its `watch`: a line on stderr if that is a terminal, else None."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -49,7 +49,7 @@ class SweepBar:
         if state.status in ("finished", "failed"):
             return 1.0
         config = self.configs[name]
-        return RunProgress(config.episodes).share(state.row, config.iterations) if state.row else 0.0
+        return RunProgress(config.run.episodes).share(state.row, config.iterations) if state.row else 0.0
 
     def _going(self, states: Mapping[str, SweepState]) -> Iterator[str]:
         """The runs that have got on since the last look."""
