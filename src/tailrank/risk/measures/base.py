@@ -4,8 +4,8 @@ A measure says what a return R is worth (larger is better). It is **monotone**: 
 as much. That is what makes brackets certain: rewards rounded up bound the best value from above, a policy's own return,
 moved down by what rounding may hide, bounds it from below.
 
-`Measure.plan` says how the search for the best policy reduces to an `BudgetEngine`, which carries one idea: with the terminal
-reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for all
+`Measure.plan` says how the search for the best policy reduces to a `BudgetEngine`, which carries one idea: with the
+terminal reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for all
 starting budgets b at once. Measures that need no budget (entropic, mean, worst case) are backups of their own.
 """
 
