@@ -5,8 +5,8 @@ as much. That is what makes brackets certain: rewards rounded up bound the best 
 moved down by what rounding may hide, bounds it from below.
 
 `Measure.plan` says how the search for the best policy reduces to a `BudgetEngine`, which carries one idea: with the
-terminal reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for all
-starting budgets b at once. Measures that need no budget (entropic, mean, worst case) are backups of their own.
+terminal reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for
+all starting budgets b at once. Measures that need no budget (entropic, mean, worst case) are backups of their own.
 """
 
 from __future__ import annotations
