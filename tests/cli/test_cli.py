@@ -34,7 +34,7 @@ def model(tmp_path, monkeypatch):
 def test_no_arguments_says_what_to_do_next():
     result = cli()
     assert result.exit_code == 0
-    assert result.stdout.count("\n  tailrank ") == 6
+    assert result.stdout.count("\n  tailrank ") == 7
 
 
 @pytest.mark.parametrize("command", ["", "solve", "import", "export", "evaluate", "show"])
