@@ -9,14 +9,14 @@ import zlib
 from pathlib import Path
 
 from tailrank._system.atomic import write_bytes
-from tailrank._system.reading import MOST_TEXT, check_entries, opened
+from tailrank._system.reading import MOST_TEXT, check_entries, open_regular
 from tailrank.checks import InputError
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file (a byte order mark is dropped), unpacked if its name ends in .gz."""
     try:
-        with opened(path, MOST_TEXT) as raw:
+        with open_regular(path, MOST_TEXT) as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     data = unpacked.read(MOST_TEXT + 1)

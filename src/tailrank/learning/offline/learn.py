@@ -35,7 +35,9 @@ from tailrank.learning.offline.half import HalfTask, half_plan
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.planning.pessimistic.induction import best_budget, least_shortfall, policy_of
 from tailrank.planning.pessimistic.model import RecordedModel
+from tailrank.policies.names import own_names
 from tailrank.policies.observed import ObservationPolicy
+from tailrank.policies.result import Result, number
 from tailrank.policies.tables import BudgetPolicy
 
 DYNAMICS = ("auto", "same", "by-step")
@@ -47,8 +49,8 @@ Watch = Callable[[str, float], None]
 """Told what is being done and the share of it that is done."""
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedFromLogs:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedFromLogs(Result):
     """A policy from records, and what can be said of its CVaR with probability 1 - delta.
 
     lower: CVaR_tau of `policy` is at least this. upper: that of no policy is above this. promise: its CVaR if the
@@ -76,13 +78,32 @@ class LearnedFromLogs:
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"Policy from {self.episodes} recorded episodes for the CVaR at tau = {self.tau:g} ({self.status})"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The bounds, and what whoever made the records earned."""
         b = self.behaviour
-        return (
-            f"<{self.status} from {self.episodes} episodes: CVaR at tau = {self.tau:g} is at least {self.lower:.4g} "
-            f"(promise {self.promise:.4g}, no policy above {self.upper:.4g}) with probability {1 - self.delta:g}; "
-            f"the log's own is {b.cvar:.4g} in [{b.low:.4g}, {b.high:.4g}]>"
-        )
+        return {
+            "CVaR at least": f"{number(self.lower)} with probability {1 - self.delta:g}",
+            "model promises": f"CVaR {number(self.promise)}",
+            "no policy above": number(self.upper),
+            "records' own": f"CVaR {number(b.cvar)} in {number(b.low)} .. {number(b.high)}, mean {number(b.mean)}",
+            **({"notes": "; ".join(self.notes)} if self.notes else {}),
+        }
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        return self.states, self.actions
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps beside the policy."""
+        own = {"states": own_names(self.states), "actions": own_names(self.actions)}
+        return {"logs": self.as_dict(), "tau": self.tau} | {name: labels for name, labels in own.items() if labels}
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers, as the command line prints them."""
