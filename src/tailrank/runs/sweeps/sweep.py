@@ -22,7 +22,7 @@ from tailrank.runs import folder as files
 from tailrank.runs._signals import Stop
 from tailrank.runs.config import RunConfig
 from tailrank.runs.run import Interrupted
-from tailrank.runs.sweeps._backends import Answer, Backend, Processes, Serial, SweepTask
+from tailrank.runs.sweeps._backends import Backend, Processes, Serial, SweepTask, WorkerAnswer
 from tailrank.runs.sweeps.file import Planned, Sweep
 
 BACKENDS = ("serial", "processes", "dask")
@@ -178,7 +178,7 @@ class _Going:
     def _task(self, name: str) -> SweepTask:
         return SweepTask(name, self.runs[name].config.tables(), str((self.out / name).resolve()))
 
-    def _take(self, answer: Answer) -> bool:
+    def _take(self, answer: WorkerAnswer) -> bool:
         """Whether the run is over; one that was lost is so when it keeps dying."""
         name, status, error = answer.name, answer.status, answer.error
         if status in ("lost", "interrupted"):
