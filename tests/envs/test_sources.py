@@ -140,8 +140,8 @@ def test_make_takes_them_all(wanted):
 
     assert make("risky-lock", horizon=4).horizon == 4
     assert make("rich-lock", horizon=4).n_features > 0
-    assert make(wanted).truth.n_states == 2
-    assert make(ROWS, horizon=4).truth.n_states == 2
+    assert make(wanted).truth.labels[:2] == ("on", "off")
+    assert make(ROWS, horizon=4).truth.labels[:2] == ("on", "off")
     assert make("FrozenLake-v1", horizon=9).horizon == 9
     assert make("FrozenLake-v1", kind="observations", is_slippery=False).n_features == 16
     assert make("CartPole-v1", horizon=9).n_features == 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -71,6 +72,8 @@ def check(
         click.echo(json.dumps(result | {"findings": found, "facts": report.facts}, allow_nan=False))
     else:
         _print(report, counts)
+        if not counts["error"]:
+            say(f"next: {_next(source, kind, report, horizon, imports, settings, levels)}")
     return 1 if counts["error"] else 0
 
 
@@ -174,6 +177,34 @@ def _print(report: Report, counts: Mapping[str, int]) -> None:
         if found.advice:
             say(f"{'':<9}-> {found.advice}")
     say(", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning")))
+
+
+def _next(
+    source: str,
+    kind: str,
+    report: Report,
+    horizon: int | None,
+    imports: Sequence[str],
+    settings: Sequence[str],
+    levels: str | None,
+) -> str:
+    """The command to type now, with the options that were given here."""
+    table = kind == "environment" and bool(report.facts.get("table")) and not settings
+    said = [f"--horizon {horizon}"] if horizon is not None else []
+    if horizon is None and (kind == "mdp" or report.facts.get("horizon") is None):
+        lacks = kind != "mdp" or any(found.what.startswith("horizon: the file") for found in report.findings)
+        said = ["--horizon H"] if lacks and kind in ("mdp", "environment") else []
+    said += [f"--import {shlex.quote(package)}" for package in imports]
+    name = shlex.quote(source)
+    if kind == "policy":
+        return f"tailrank show {name}"
+    if kind == "log":
+        return " ".join(["tailrank learn-logs", name, "--tau 0.1", *said])
+    if kind == "mdp" or table:
+        return " ".join(["tailrank solve", name, "--tau 0.1", *said])
+    said += [f"--set {shlex.quote(pair)}" for pair in settings]
+    said += [f"--action-levels {levels}"] if levels is not None and levels.isdigit() else []
+    return " ".join(["tailrank train", name, "--tau 0.1 --episodes 300", *said])
 
 
 def _levels(text: str | None) -> int | list[int] | None:

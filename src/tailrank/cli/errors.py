@@ -56,7 +56,28 @@ class Failure(click.ClickException):
 
 
 class Command(click.Command):
-    """A command whose expected errors become a `Failure`."""
+    """A command whose expected errors become a `Failure`.
+
+    groups: headings of the help text and the options under each, by name; the first heading stands for the most used.
+    """
+
+    def __init__(self, *args: Any, groups: dict[str, tuple[str, ...]] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.groups = groups or {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options under their headings; those that no heading claims are the last."""
+        if not self.groups:
+            super().format_options(ctx, formatter)
+            return
+        records = {param.name or "": param.get_help_record(ctx) for param in self.get_params(ctx)}
+        claimed = {name for names in self.groups.values() for name in names}
+        rest = tuple(name for name in records if name not in claimed)
+        for heading, names in (*self.groups.items(), ("Other options", rest)):
+            rows = [record for name in names if (record := records.get(name)) is not None]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -20,6 +20,7 @@ from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.from_mdp import from_mdp
 from tailrank.envs.gymnasium.tables import NoTable, environment_draft, read_environment
 from tailrank.envs.mdp_files.draft import Draft, Source, finish
+from tailrank.envs.mdp_files.formats import suffixes
 from tailrank.envs.mdp_files.in_memory import arrays_draft, frame_draft, is_frame, rows_draft, start_of
 from tailrank.envs.mdp_files.read_write import read_mdp
 from tailrank.envs.protocols import CountableEnv, Simulator
@@ -167,8 +168,6 @@ def _fitting(env: Any, kind: str) -> Any:
 
 def _is_id(source: Any) -> bool:
     """Whether it is the id of a Gymnasium environment (`read_mdp` knows files by their ending)."""
-    from tailrank.envs.mdp_files.formats import suffixes
-
     return isinstance(source, str) and not source.lower().endswith(suffixes()) and not os.path.exists(source)
 
 

@@ -44,7 +44,7 @@ MOST = 100_000
 """Episodes after which `width` is given up."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """CVaR, VaR and mean of a policy, each with an interval that holds with probability `confidence` (1: certain).
 
@@ -66,6 +66,14 @@ class Estimate:
     var_interval: ConfidenceInterval
     mean_interval: ConfidenceInterval
     status: str = "played"
+
+    def __repr__(self) -> str:
+        played = f"{self.episodes} episodes" if self.episodes else self.status
+        parts = (("CVaR", self.cvar, self.cvar_interval), ("VaR", self.var, self.var_interval))
+        lines = [f"Estimate at tau = {self.tau:g} ({played}; each interval with confidence {self.confidence:g})"]
+        for name, value, span in (*parts, ("mean", self.mean, self.mean_interval)):
+            lines.append(f"  {name:<4}  {value:.6g}  in {span.lower:.6g} .. {span.upper:.6g}  ({span.method})")
+        return "\n".join(lines)
 
     @property
     def cvar_interval(self) -> ConfidenceInterval:

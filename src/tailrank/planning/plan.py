@@ -24,18 +24,18 @@ Status = Literal["exact", "bracketed"]
 class Reference:
     """The risk-neutral policy, for comparison: its mean and its CVaR at the plan's tau.
 
-    find_evaluation: computes its return law, when that is first asked for.
+    evaluate: computes its return law, when that is first asked for.
     """
 
     policy: Policy
     mean: float
     tau: float
-    find_evaluation: Callable[[], Evaluation]
+    evaluate: Callable[[], Evaluation]
 
     @cached_property
     def evaluation(self) -> Evaluation:
         """Its return law."""
-        return self.find_evaluation()
+        return self.evaluate()
 
     @property
     def cvar(self) -> float:
@@ -45,7 +45,7 @@ class Reference:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Result):
-    """A policy for one objective; CVaR and VaR are those at `tau`.
+    """A policy for one objective, and what it earns; CVaR and VaR are those at `tau`.
 
     objective: the measure that the policy is for; None for a criterion that is no risk measure of the return.
     value: the measure of the policy (CVaR where there is no objective): exact, or a certified lower bound.
@@ -53,7 +53,7 @@ class Plan(Result):
     budget: the starting budget c, in reward units (None for policies without one).
     claim: the value the criterion itself gives to its plan, where that is not the CVaR.
     notes: what the user should know, a line each. source: the MDP that it was made for, with its name.
-    find_evaluation: computes the return law of the policy, when that is first asked for. budget_curve: see `curve`.
+    compute_law: finds the return law of the policy, when that is first asked for. budget_curve: see `curve`.
 
     >>> from tailrank import FiniteMDP, solve
     >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
@@ -70,7 +70,7 @@ class Plan(Result):
     lower: float
     upper: float
     risk_neutral: Reference
-    find_evaluation: Callable[[], Evaluation]
+    compute_law: Callable[[], Evaluation]
     budget_curve: Curve | None
     status: Status
     seconds: float
@@ -79,26 +79,29 @@ class Plan(Result):
     objective: Measure | None = None
     source: Source | None = field(default=None, compare=False)
 
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        """The return law of the policy, exact or with bounds."""
-        return self.find_evaluation()
-
     @property
     def title(self) -> str:
         """What it is, in a few words."""
         what = "CVaR" if self.criterion == "cvar" else f"criterion {self.criterion}"
+        what = what if self.plain else str(self.objective)
         where = "" if self.source is None else f" in {self.source.name}"
-        return f"Plan for the best {what} at tau = {self.tau:g}{where} ({self.status})"
+        level = f" at tau = {self.tau:g}" if self.plain else ""
+        return f"Plan for the best {what}{level}{where} ({self.status})"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is about the CVaR, not about another measure of the return."""
+        return self.objective is None or type(self.objective).__name__ == "CVaR"
 
     @property
     def facts(self) -> dict[str, str]:
         """What it earns, what is best, and what maximising the mean earns instead."""
-        found = {
-            "CVaR": number(self.cvar),
-            "best possible": number(self.lower)
-            if self.lower == self.upper
-            else f"{number(self.lower)} .. {number(self.upper)}",
+        between = f"{number(self.lower)} .. {number(self.upper)}"
+        best = {"best possible": number(self.lower) if self.lower == self.upper else between}
+        found = {} if self.plain else {"value": number(self.value)} | best
+        found |= {
+            "CVaR" if self.plain else f"CVaR at {self.tau:g}": number(self.cvar),
+            **(best if self.plain else {}),
             "VaR": number(self.var),
             "mean": number(self.mean),
             "best mean": f"{number(self.risk_neutral.mean)}, with CVaR {number(self.risk_neutral.cvar)}",
@@ -133,6 +136,11 @@ class Plan(Result):
             own = [names.own_names(labels) for labels in self.labels]
             found |= {"source": self.source.name} | {k: v for k, v in zip(("states", "actions"), own, strict=True) if v}
         return found
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The return law of the policy, exact or with bounds."""
+        return self.compute_law()
 
     @property
     def law(self) -> ReturnLaw:

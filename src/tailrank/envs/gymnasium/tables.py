@@ -60,7 +60,7 @@ def environment_draft(env: Any, env_id: str, horizon: object, start: object) -> 
     else:
         raise NoTable(
             f"{env_id}: this environment exposes no transition table ({had}), so it cannot be solved; learn a policy "
-            f"by playing it: tailrank train {env_id} --episodes 300, or tailrank.learn({env_id!r}, episodes=300)"
+            f"by playing it: tailrank train {env_id} --episodes 300 (in Python: tailrank.learn)"
         )
     draft = _with_horizon(draft, env, env_id, horizon)
     if start is None and draft.start is None:
