@@ -200,9 +200,7 @@ def unlisted() -> list[str]:
     import tailrank
 
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
-    return [
-        f"docs/api: leaves out tailrank.{n}" for n in tailrank.__all__ if not re.search(rf"tailrank\.{n}\b", text)
-    ]
+    return [f"docs/api: leaves out tailrank.{n}" for n in tailrank.__all__ if not re.search(rf"tailrank\.{n}\b", text)]
 
 
 def main(arguments: list[str]) -> int:

@@ -43,7 +43,7 @@ def returned(text: str) -> str:
         plain = re.sub(r"^iterate (\d+)", r"the plan of iteration \1", text)
         return re.sub(r"^greedy", "the plan of the last model", plain)
     prior, caution = (float(number) for number in numbers.groups())
-    careful = f", careful where there is little data" if caution else ""
+    careful = ", careful where there is little data" if caution else ""
     return "the plan of the last model" + (f", with {prior:g} imagined visits of every outcome" if prior else careful)
 
 
