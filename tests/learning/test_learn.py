@@ -152,3 +152,15 @@ def test_stable_baselines_itself_drives_a_plan():
         plan, BudgetObservation(Shop(), plan.policy), n_eval_episodes=20, warn=False
     )
     assert (mean, spread) == (3.0, 0.0)
+
+
+def test_reports_of_results_have_uniform_actions_beside_them(seen, tmp_path):
+    learned = tr.learn(ROWS, tau=0.2, horizon=2, episodes=40)
+    for result, options in ((seen, {"episodes": 50}), (learned, {"episodes": 50}), (tr.solve(ROWS, horizon=2), {})):
+        assert result.report(tmp_path / "page.html", **options) > 10_000
+        text = (tmp_path / "page.html").read_text()
+        assert ("uniform actions" in text) is bool(options)
+    learned.save(tmp_path / "p")
+    with pytest.raises(InputError, match="env: must be given to report"):
+        tr.load(tmp_path / "p").report(tmp_path / "page.html")
+    assert tr.load(tmp_path / "p").report(tmp_path / "page.html", env=tr.make(ROWS, horizon=2).truth) > 10_000

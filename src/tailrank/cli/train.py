@@ -154,12 +154,15 @@ def _folder(name: str, config: RunConfig) -> str:
 def _only_played(where: dict[str, Any]) -> bool:
     """Whether it is an environment without a transition table, which can only be learned from what is observed."""
     from tailrank.checks import InputError
-    from tailrank.envs.gymnasium.tables import NoTable
-    from tailrank.envs.sources import read
+    from tailrank.envs.gymnasium.tables import NoTable, read_environment
+    from tailrank.envs.mdp_files.formats import suffixes
 
+    name = str(where["name"])
+    if name.lower().endswith(suffixes()) or Path(name).exists():
+        return False
     try:
         with collected([]):
-            read(where["name"], horizon=1, start=where.get("start"), imports=where.get("imports", ()))
+            read_environment(name, where.get("imports", ()), 1, where.get("start"), where.get("settings"))
     except NoTable:
         return True
     except InputError:
