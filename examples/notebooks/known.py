@@ -12,7 +12,7 @@ rows = [
     ("off", "mend", "on", 1.0, -1.0),
 ]
 plan = tr.solve(rows, tau=0.1, horizon=10)
-plan  # noqa: B018
+plan
 
 # %% [markdown]
 # The best mean is higher, its worst tenth is worse. What does the policy do? It depends on the budget that is left.

@@ -6,7 +6,7 @@
 import tailrank as tr
 
 learned = tr.learn("rich-lock", tau=0.1, episodes=100, horizon=3, seed=0)
-learned  # noqa: B018
+learned
 
 # %% [markdown]
 # What the model promises is a belief. Fresh episodes test it.

@@ -64,6 +64,31 @@ _OLDER = {
 }
 """Names of 0.1 that have become parts of others; they stay where they are for code that was written with them."""
 
+_OBJECTIVES = {
+    "Cap": "planning.objectives.constrained",
+    "Floor": "planning.objectives.constrained",
+    "efficient_frontier": "planning.objectives.efficient",
+    "maximise_mean": "planning.objectives.constrained",
+} | dict.fromkeys(
+    (
+        "CVaR",
+        "EVaR",
+        "Entropic",
+        "Expectile",
+        "Mean",
+        "MeanCVaR",
+        "MeanVariance",
+        "Measure",
+        "Spectral",
+        "Target",
+        "Utility",
+        "VaR",
+        "WorstCase",
+    ),
+    "risk.measures",
+)
+"""What `solve` takes as its objective (also as `tailrank.objectives.CVaR`), constraints, and the efficient frontier."""
+
 _MODULES = {"objectives": "risk.measures"}
 """Modules that are reached by another name."""
 
@@ -118,7 +143,7 @@ if TYPE_CHECKING:
     from tailrank.runs.policy_files.storage import load, save
 
 
-_load = lazy_names("tailrank", _HOMES | _OLDER)
+_load = lazy_names("tailrank", _HOMES | _OLDER | _OBJECTIVES)
 
 
 def __getattr__(name: str) -> object:

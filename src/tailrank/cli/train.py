@@ -194,10 +194,10 @@ def _go(
     try:
         with (
             collected(notes),
-            view.shown(shown[0], about.get("episodes")) as bar,
+            view.show_progress(shown[0], about.get("episodes")) as bar,
             Logged(shown[1], about, Path(where).absolute()) as log,
         ):
-            result = start(view.together(bar, log))
+            result = start(view.combine_reports(bar, log))
             log.finish(result)
     except Interrupted as error:
         raise Failure(str(error), error.exit_code) from None

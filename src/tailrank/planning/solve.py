@@ -18,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, NotConverged
 from tailrank.envs import sources
 from tailrank.models.mdp import FiniteMDP
@@ -187,7 +187,7 @@ def _exact_plans(
     curve, policy = job.run(problem.mean_policy.actions, limits.check)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
     tasks = [partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in plays]
-    laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
+    laws = run_together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
     neutral = cache(partial(return_law, problem.mean_policy, problem.mdp, job.grid))
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws, strict=True):

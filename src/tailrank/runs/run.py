@@ -63,7 +63,7 @@ def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None,
             out.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise InputError(f"{out}: must be a folder") from None
-        with files.locked(out):
+        with files.lock_folder(out):
             _check_free(out)
             write_bytes(out / files.CONFIG, config.toml().encode(), inside=True)
             return _Run(job, out, shown, progress).go(None)
@@ -78,7 +78,7 @@ def resume(out: str | Path, *, progress: Progress | None = None, imports: Collec
     shown, out = str(out), Path(out).absolute()
     if not (out / files.CONFIG).is_file():
         raise InputError(f"{shown}: holds no run ({files.CONFIG} is missing)")
-    with files.locked(out):
+    with files.lock_folder(out):
         config = RunConfig.read(out / files.CONFIG)
         check_trusted(config, imports)
         manifest, found = files.read_manifest(out), files.read_checkpoint(out)
@@ -176,7 +176,7 @@ class _Run:
             mark = found[1]
             self.job.regret, self.job.cvar, self.seconds = mark.regret, mark.cvar, mark.seconds
         rows = Rows(self.out, mark)
-        with closing(rows), self.stop.heeded():
+        with closing(rows), self.stop.heed_signals():
             self._manifest("running")
             try:
                 self.job.begin(self.out, found[0] if found else None)

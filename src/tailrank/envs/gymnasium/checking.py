@@ -113,7 +113,7 @@ def examine(
                 return report
             stated = limit_of(env)
             probe = Probe(env, space, encoder, actions)
-            played = _played(probe, limit or stated or UNLIMITED, n, seconds)
+            played = _play_episodes(probe, limit or stated or UNLIMITED, n, seconds)
             _troubles(probe, report)
             _lengths(played, limit, stated, report)
             twin = env if make is None else make()
@@ -159,7 +159,7 @@ def _actions(moves: Any, levels: int | Sequence[int] | None, report: Report) -> 
     return actions
 
 
-def _played(probe: Probe, cap: int, n: int, seconds: float) -> list[Episode]:
+def _play_episodes(probe: Probe, cap: int, n: int, seconds: float) -> list[Episode]:
     rng = np.random.default_rng(0)
     played: list[Episode] = []
     for k in range(n):

@@ -195,7 +195,7 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
 
     load(imports)
     if isinstance(source, str):
-        return lambda: _made(source, settings)
+        return lambda: _make(source, settings)
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
         if settings:
             raise InputError(f"{', '.join(settings)}: settings belong to an id or a function, not to an environment")
@@ -207,7 +207,7 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
     return lambda: _built(source, settings)
 
 
-def _made(name: str, settings: Mapping[str, Any]) -> Any:
+def _make(name: str, settings: Mapping[str, Any]) -> Any:
     module, _, env_id = name.rpartition(":")
     load([module] if module else ["tailrank.envs.gymnasium.registered"] if env_id.startswith(OWN_IDS) else [])
     return tables.make(env_id, settings)

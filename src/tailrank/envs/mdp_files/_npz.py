@@ -23,7 +23,7 @@ from typing import IO
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.reading import opened
+from tailrank._system.reading import open_regular
 from tailrank.checks import InputError
 from tailrank.envs.mdp_files._labels import Label, label
 from tailrank.envs.mdp_files.draft import Draft
@@ -113,7 +113,7 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
     arrays: dict[str, np.ndarray] = {}
     left = MAX_ARRAYS
     try:
-        with opened(path, 2 * MAX_ARRAYS) as file, zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+        with open_regular(path, 2 * MAX_ARRAYS) as file, zipfile.ZipFile(file) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             for name in dict.fromkeys(n for n in names if n in NAMES):

@@ -8,8 +8,6 @@ JSON: a list of rows, or an object with "rows" and optionally "columns", "horizo
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +19,7 @@ from tailrank._system.reading import parse_json
 from tailrank.checks import InputError
 from tailrank.envs.mdp_files._labels import Label, label, number_cells
 from tailrank.envs.mdp_files.draft import Draft
-from tailrank.envs.mdp_files.text import read_text, reason
+from tailrank.envs.mdp_files.text import csv_rows, read_text
 
 COLUMNS = ("step", "state", "action", "next_state", "probability", "reward")
 USUAL = {
@@ -41,18 +39,7 @@ Place = Callable[[int], str]
 
 def read_csv(text: str, base: int | None) -> Draft:
     """The draft of a CSV file; `base` is the number of the first state, None to find out."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header: list[str] = []
-    rows, lines = [], []
-    try:
-        for row in reader:
-            if not header:
-                header = row
-            elif row:
-                rows.append(row)
-                lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputError(f"line {reader.line_num}: is not CSV ({reason(error)})") from None
+    header, rows, lines = csv_rows(text)
     if not header:
         raise InputError(f"the file is empty: the first line must be a header such as {','.join(COLUMNS)}")
     names = column_names(header, "line 1")

@@ -32,9 +32,11 @@ from tailrank.learning.offline.candidates import CAUTION, Candidate, boldest_abo
 from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
+from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.planning.pessimistic.induction import best_budget, least_shortfall, policy_of
 from tailrank.planning.pessimistic.model import RecordedModel
 from tailrank.policies.names import own_names
+from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.result import Result, number
 from tailrank.policies.tables import BudgetPolicy
 
@@ -57,7 +59,7 @@ class LearnedFromLogs(Result):
     bounds: every bound that was computed, by name. assumptions, notes: lines for the user.
     """
 
-    policy: BudgetPolicy
+    policy: BudgetPolicy | ObservationPolicy
     tau: float
     delta: float
     lower: float
@@ -133,6 +135,7 @@ def learn_logs(
     states: str | Sequence[Label] = "seen",
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
+    rank: int = 10,
     budgets: int | None = None,
     caution: float | None = None,
     seed: int = 0,
@@ -144,11 +147,12 @@ def learn_logs(
     frame: a data frame, the name of a file (.csv, .parquet, ..) or a Minari data set, or an `EpisodeLog`. horizon: H,
     the longest episode if not given. reward_range: what every reward lies in; that of the log if not given, which is
     then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
-    "by-step", or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log)
-    or "unseen" (there may be others, where all is lost). columns: names of columns that are not the usual ones.
-    actions: all there are. budgets: at the first step. caution: the part of every margin that the plan is
-    made with, in (0, 1]; 1 gives the best bound, and by default the boldest plan that is sure to improve is taken.
-    seed: of the halves. diagnose: whether to compute bounds for other numbers of episodes too.
+    "by-step", or "auto", which looks at held-out likelihood. states: all there are, or "seen" (an assumption: every
+    state is in the log), or "unseen" (there may be others, where all is lost). columns: names of columns that are not
+    the usual ones. actions: all there are. rank: the most latent states behind observation vectors. budgets: at the
+    first step. caution: the part of every margin that the plan is made with, in (0, 1]; 1 gives the best bound, and by
+    default the boldest plan that is sure to improve is taken. seed: of the halves. diagnose: whether to compute bounds
+    for other numbers of episodes too.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -167,11 +171,12 @@ def learn_logs(
         if isinstance(frame, EpisodeLog)
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
+    streams, decoder = Streams(checks.whole(seed, "seed", least=0)), None
     if log.observation is not None:
-        raise InputError(f"{log.name}: has observation vectors; learn-logs takes states that are numbers or names")
+        checks.inside(discount, "discount with observation vectors", "[1, 1]")
+        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
-    streams = Streams(checks.whole(seed, "seed", least=0))
     likelihood = held_out(log, streams.oracle(0))
     by_step = dynamics == "by-step" or (dynamics == "auto" and likelihood["by_step"] > likelihood["same"])
     # Where the records choose between two models, each of which may be right, both pay.
@@ -211,8 +216,13 @@ def learn_logs(
         bounds[chosen.name] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, tau, 0.5 * each if diagnose else None)
     told("diagnostics", 1.0)
+    policy: BudgetPolicy | ObservationPolicy = policy_of(
+        chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget
+    )
+    if decoder is not None and isinstance(policy, BudgetPolicy):
+        policy = observation_policy(policy, decoder, len(log.actions))
     return LearnedFromLogs(
-        policy=policy_of(chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget),
+        policy=policy,
         tau=tau,
         delta=delta,
         lower=max(chosen.plan.lower, ends[0]),
@@ -228,7 +238,7 @@ def learn_logs(
         actions=log.actions,
         bounds=bounds,
         diagnostics=diagnostics | {"held_out_likelihood": likelihood, "returned": chosen.name},
-        assumptions=_assumptions(how, rewards, assumed, bool(listed)),
+        assumptions=(*((CLASS,) if decoder is not None else ()), *_assumptions(how, rewards, assumed, bool(listed))),
         notes=log.notes,
     )
 

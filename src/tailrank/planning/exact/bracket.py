@@ -17,7 +17,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError
 from tailrank.models.grid import LARGEST_LEVEL, ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
 from tailrank.models.mdp import FiniteMDP
@@ -260,7 +260,7 @@ def _pass(
     curve, policy = jobs[1].run(problem.mean_policy.actions, check)
     limit = LISTED_LIMIT if found is None else found.listed_limit
     plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
-    neutral, *laws = together(
+    neutral, *laws = run_together(
         [partial(return_law, play, problem.mdp, jobs[1].grid, limit, check) for play in (problem.mean_policy, *plays)]
     )
     most = -np.inf
