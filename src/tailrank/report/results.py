@@ -42,7 +42,7 @@ def of_result(result: Result, env: Any = None, *, episodes: int = EPISODES, seed
     facts = (("This policy", tuple(result.facts.items())), versions())
     if isinstance(place, FiniteMDP):
         mdp = fitting_mdp(result.policy, place)
-        problem = Offered.solved(name, mdp, tau)
+        problem = Offered.solve(name, mdp, tau)
         labels = tuple(labels_of(mdp, name, ()))
         law = return_law(result.policy, mdp)
         own = Shown("this policy", tau, result.policy, law, problem=0, mdp=mdp, labels=labels, seed=seed)
