@@ -241,7 +241,11 @@ def _config(
     elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and _only_played(where):
-        where.setdefault("rewards", "learned")
+        learner = tables["learner"]
+        if "rewards" not in where and not set(learner) - {"tau"}:
+            learner["algorithm"] = "kernel"
+        elif "rewards" not in where:
+            where["rewards"] = "learned"
     config = RunConfig.from_dict(tables, shown | own)
     if file:
         named = (source, given.get("algorithm"))
