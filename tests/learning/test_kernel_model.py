@@ -63,6 +63,8 @@ def test_interpolation_reproduces_points_inside_and_projects_those_outside():
     assert (weight >= 0).all()
     np.testing.assert_allclose(weight.sum(axis=1), 1.0)
     index, weight = interpolation(np.array([[2.0, -1.0], [1.0, 0.0]]), corners, 3)
+    assert (weight >= 0).all()
+    np.testing.assert_allclose(weight.sum(axis=1), 1.0)
     assert index[0, weight[0].argmax()] == 1
     assert weight[0].max() > 0.99
     assert weight[1].max() == 1.0
