@@ -120,8 +120,12 @@ class Plan(Result):
         if self.source is not None:
             mdp = self.source.mdp
             found["problem"] = f"{mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps"
-        notes = [*(self.source.notes if self.source else ()), *self.notes]
-        return found | ({"notes": "; ".join(notes)} if notes else {})
+        return found
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed when the problem was read, and what the solver has to say."""
+        return (*(self.source.notes if self.source else ()), *self.notes)
 
     @property
     def home(self) -> Any:

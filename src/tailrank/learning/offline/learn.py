@@ -92,8 +92,12 @@ class LearnedFromLogs(Result):
             "model promises": f"CVaR {number(self.promise)}",
             "no policy above": number(self.upper),
             "records' own": f"CVaR {number(b.cvar)} in {number(b.low)} .. {number(b.high)}, mean {number(b.mean)}",
-            **({"notes": "; ".join(self.notes)} if self.notes else {}),
         }
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed, and what should be known."""
+        return (*self.assumptions, *self.notes)
 
     @property
     def labels(self) -> tuple[Sequence[object], Sequence[object]]:
