@@ -32,6 +32,7 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
 from tailrank.policies.decoders.base import posterior
+from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -67,7 +68,7 @@ class ObservedInfo:
 class Output:
     """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
 
-    policy: ObservationPolicy
+    policy: ObservationPolicy | LowRankPolicy
     prior: float
     caution: float
     scores: tuple[float, ...] = ()
@@ -116,7 +117,7 @@ class ObservedELA:
             grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
             replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
             for played in parts:
-                _remember(replay, grid, played, simulator.name)
+                remember(replay, grid, played, simulator.name)
             state = self._fit(replay, grid, simulator, streams, 0, None)
         return state
 
@@ -133,7 +134,7 @@ class ObservedELA:
         seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
-        _remember(state.replay, state.grid, played, simulator.name)
+        remember(state.replay, state.grid, played, simulator.name)
         refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
         if refit:  # line 11
             state = self._fit(state.replay, state.grid, simulator, streams, k, state)
@@ -187,6 +188,10 @@ class ObservedELA:
         """A state from a checkpoint, with its plan, which follows from it."""
         plan, _ = self._plan(state, simulator, None)
         return replace(state, policy=replace(state.policy, plan=plan))
+
+    def refitted(self, state: ObservedState, simulator: Simulator, streams: Streams) -> ObservedState:
+        """The state with its model fitted to all episodes, and a plan."""
+        return self.resumed(self._fit(state.replay, state.grid, simulator, streams, state.k, state), simulator)
 
     def _fit(
         self,
@@ -277,7 +282,8 @@ class ObservedELA:
         )
 
 
-def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
+def remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
+    """Add played episodes to the replay."""
     if played.features is None:
         raise InputError("features: were not kept")
     replay.add(
@@ -285,6 +291,7 @@ def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> 
         np.maximum(played.actions, 0),
         grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
         played.lengths,
+        played.rewards,
     )
 
 
