@@ -11,6 +11,7 @@ from tailrank.checks import InputError
 from tailrank.envs.built_in.continuous import ContinuousLowRank, continuous_lowrank
 from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.locks import risky_lock
+from tailrank.envs.built_in.lowrank_lock import lowrank_lock
 from tailrank.envs.built_in.random_lowrank import random_lowrank
 from tailrank.envs.built_in.rich_lock import RichLock, rich_lock
 from tailrank.envs.built_in.small import decoy, risky_shortcut
@@ -28,6 +29,7 @@ ENVIRONMENTS: dict[str, Callable[..., Episodic]] = {
 SIMULATORS: dict[str, Callable[..., RichLock | ContinuousLowRank]] = {
     "rich-lock": rich_lock,
     "continuous-lowrank": continuous_lowrank,
+    "lowrank-lock": lowrank_lock,
     "tailrank/RichLock-v0": rich_lock,
     "tailrank/RiskyLock-v0": rich_lock,
 }

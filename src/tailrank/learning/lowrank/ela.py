@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than two standard errors. The comparison is made after the pilot and whenever the data has grown by half.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -29,6 +29,8 @@ AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.25
 """The low-rank model is fitted again when there are this many times as many episodes."""
+CLEAR = 3.0
+"""Standard errors by which the low-rank model must win: it is tried many times."""
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
@@ -75,12 +77,14 @@ class LowRankELA:
         return self.block.tau
 
     def init(self, simulator: Simulator, streams: Streams) -> LowRankState:
-        """The pilot, and the first comparison; the pilot goes on only where neither model sees what actions do."""
-        short = replace(self.block, longest_pilot=self.block.pilot)
-        state = self._compared(short.init(simulator, streams), simulator, streams, None)
-        if state.fit is None:
-            state = self._compared(self.block.init(simulator, streams), simulator, streams, None)
-        return state
+        """The pilot, which goes on until one of the models sees what actions do."""
+        state, compared = None, 0
+        for block in self.block.pilots(simulator, streams):
+            if state is None or block.episodes >= 2 * compared:
+                state, compared = self._compared(block, simulator, streams, None), block.episodes
+                if state.fit is not None:
+                    return state
+        return LowRankState(block, block.policy, compared=compared)
 
     def step(self, state: LowRankState, simulator: Simulator, streams: Streams) -> tuple[LowRankState, ObservedInfo]:
         """One iteration."""
@@ -131,19 +135,22 @@ class LowRankELA:
         n = block.episodes
         before = None if last is None else last.fit
         fit = self.oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
-        if not self.always and not self._wins(block, fit, simulator.n_actions):
+        if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
             return LowRankState(block, block.policy, compared=n)
         return self._planned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 
-    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int) -> bool:
-        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance."""
+    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
+        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
+
+        charge: it is in charge already, and stays so unless it is worse beyond chance.
+        """
         replay, shared = block.replay, self.block.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
         gain = new[keep] - old
-        return bool(gain.mean() > 2.0 * gain.std() / np.sqrt(gain.size))
+        return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
 
     def _fitted(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)

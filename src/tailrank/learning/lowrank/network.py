@@ -118,6 +118,23 @@ def network_of(w: Weights, centre: np.ndarray, project: np.ndarray, A: int) -> O
     return OutcomeNetwork(centre, project, hidden, bias, heads(w["heads"]), heads(w["reward_heads"]), tilt)
 
 
+def mean_of(members: list[Weights]) -> Weights:
+    """One network whose logits are the mean of those of the members: hidden units side by side."""
+    E, k = len(members), len(members[0]["hidden"])
+
+    def heads(name: str) -> np.ndarray:
+        linear = sum(w[name][: 1 + k] for w in members)
+        return np.concatenate([linear, *(w[name][1 + k :] for w in members)]) / E
+
+    return {
+        "hidden": np.concatenate([w["hidden"] for w in members], axis=1),
+        "bias": np.concatenate([w["bias"] for w in members]),
+        "heads": heads("heads"),
+        "reward_heads": heads("reward_heads"),
+        "tilt": np.asarray(sum(w["tilt"] for w in members) / E),
+    }
+
+
 def _flat(heads: np.ndarray) -> np.ndarray:
     return heads.reshape(len(heads), -1)
 

@@ -11,6 +11,7 @@ than two standard errors. Settings are looked for again when the data has double
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,15 +20,17 @@ from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import gaussians, network
 from tailrank.learning.lowrank.gaussians import Gaussians
-from tailrank.learning.lowrank.transitions import Transitions
+from tailrank.learning.lowrank.transitions import HELD, Transitions
 from tailrank.planning.observed.support import RewardKinds, reward_kinds
 from tailrank.policies.outcomes import OutcomeNetwork
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
-DECAYS = (0.1, 1.0)
+DECAYS = (0.1, 0.3, 1.0)
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 400_000, 8, 200
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
 NEVER = -1e4
 """Log density of what cannot be."""
-QUICK = 6000
+QUICK = 10_000
 """Transitions that a search for settings looks at, at most."""
 MOST_PLACES = 32
 """Observations with more features are seen through so many principal components."""
@@ -67,7 +70,10 @@ class LowRankFit:
 
 @dataclass(frozen=True)
 class LowRankOracle:
-    """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data."""
+    """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
+
+    members: networks whose mean phi is, each trained without another fifth of the episodes.
+    """
 
     rank: int | str = "auto"
     shared: bool | None = None
@@ -75,11 +81,12 @@ class LowRankOracle:
     epochs: int = 20
     rate: float = 0.01
     batch: int = 256
+    members: int = 3
 
     def __post_init__(self) -> None:
         if self.rank != "auto":
             checks.whole(self.rank, "rank")
-        for name in ("width", "epochs", "batch"):
+        for name in ("width", "epochs", "batch", "members"):
             checks.whole(getattr(self, name), name)
         checks.positive(self.rate, "rate")
 
@@ -93,8 +100,8 @@ class LowRankOracle:
             searched = replay.n
         else:
             setting, psi, searched = last.setting, last.psi, last.searched
-        found = self._fitted(data, setting, rng, psi if last is None else last.psi if setting == last.setting else psi)
-        return replace(found, searched=searched)
+        found = self._fitted(data, setting, rng, psi)
+        return replace(self._joined(data, found, rng), searched=searched)
 
     def _search(
         self, data: _Data, last: LowRankFit | None, rng: np.random.Generator
@@ -105,19 +112,24 @@ class LowRankOracle:
             now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
         best, scores = self._tried(data, now, rng)
         for options in self._options(now, last is None, data.horizon):
+            lost = 0
             for other in options(best.setting):
                 found, score = self._tried(data, other, rng)
-                if _wins(score, scores, simpler=_size(other) < _size(best.setting)):
-                    best, scores = found, score
-                elif other.rank > best.setting.rank:
+                if _wins(score, scores, steps=found.setting.shared_heads < best.setting.shared_heads):
+                    best, scores, lost = found, score, 0
+                else:
+                    lost += 1
+                if lost == (2 if last is None else 1):
                     break  # more does not pay
         return best.setting, best.psi
 
-    def _options(self, now: Setting, first: bool, horizon: int):  # type: ignore[no-untyped-def]
+    def _options(
+        self, now: Setting, first: bool, horizon: int
+    ) -> Iterator[Callable[[Setting], list[Setting]]]:
         """Functions from the best setting so far to those to try next."""
         if self.rank == "auto":
             place = RANKS.index(now.rank)
-            yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :][: len(RANKS) if first else 1]]
+            yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
         yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
@@ -132,6 +144,7 @@ class LowRankOracle:
     def _fitted(
         self, data: _Data, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
     ) -> LowRankFit:
+        """phi and psi by turns: an epoch on phi, then the M-step on psi."""
         train = np.flatnonzero(~data.held)
         k = data.z.shape[1]
         nu = 2.0 * k
@@ -140,39 +153,64 @@ class LowRankOracle:
         psi = warm
         if psi is None or len(psi) != len(parts):
             psi = tuple(gaussians.begin(data.after[rows][:3000], setting.rank, nu, rng) for rows in parts)
+
+        def next_psi(share: np.ndarray) -> tuple[Gaussians, ...]:
+            mine = share[:, : setting.rank].astype(np.float64)
+            return tuple(gaussians.refit(data.after[rows], mine[rows], pooled, nu) for rows in parts)
+
+        best, weights, psi = self._trained(data, setting, data.held, psi, next_psi, rng)
+        acting = network.network_of(weights, data.centre, data.project, data.n_actions)
+        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+
+    def _joined(self, data: _Data, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
+        """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
+        found = [fit.weights]
+        for i in range(1, self.members):
+            held = data.episode % HELD == i
+            if held.any() and not held.all():
+                found.append(self._trained(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
+        acting = network.network_of(network.mean_of(found), data.centre, data.project, data.n_actions)
+        return replace(fit, network=acting)
+
+    def _trained(
+        self,
+        data: _Data,
+        setting: Setting,
+        held: np.ndarray,
+        psi: tuple[Gaussians, ...],
+        next_psi: Callable[[np.ndarray], tuple[Gaussians, ...]],
+        rng: np.random.Generator,
+    ) -> tuple[float, network.Weights, tuple[Gaussians, ...]]:
+        """The best held-out likelihood (a transition), and weights and psi of that epoch."""
+        train, k = np.flatnonzero(~held), data.z.shape[1]
         steps = 1 if setting.shared_heads else data.horizon
-        head = (data.action if steps == 1 else data.h * data.n_actions + data.action).astype(np.int64)
         K, L = setting.rank + int(data.ends), len(data.rewards.values)
         weights = network.fresh(k, steps, data.n_actions, K, L, self.width, rng)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
-        z = data.z.astype(np.float32)
+        outcomes = data.outcomes(setting, psi)
         adam = network.Adam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
-        epochs = max(self.epochs, -(-200 // batches))
+        epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
         best, kept = -np.inf, (weights, psi)
         for epoch in range(epochs):
-            outcomes = network.Outcomes(z, head, data.law, data.log_psi(psi).astype(np.float32))
-            order = rng.permutation(train)
-            for i, rows in enumerate(np.array_split(order, batches)):
+            for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
                 _, slope = network.gradient(weights, outcomes.some(rows))
                 adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
             value, share = network.log_likelihoods(weights, outcomes)
-            score = float(value[data.held].mean())
+            score = float(value[held].mean())
             if score > best:
                 best, kept = score, ({name: x.copy() for name, x in weights.items()}, psi)
-            psi = tuple(
-                gaussians.refit(data.after[rows], share[rows, : setting.rank].astype(np.float64), pooled, nu)
-                for rows in parts
-            )
-        weights, psi = kept
-        acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+            after = next_psi(share)
+            if after is not psi:
+                psi, outcomes = after, data.outcomes(setting, after)
+        return best, *kept
 
 
 @dataclass(frozen=True)
 class _Data:
     """Transitions [n] in places: z and after [n, k]; law: of the reward. centre [m], project [m, k]."""
 
+    episode: np.ndarray
     z: np.ndarray
     after: np.ndarray
     h: np.ndarray
@@ -196,6 +234,7 @@ class _Data:
         rewards, law = reward_kinds(t.reward, replay.horizon)
         held = t.held if t.held.any() and not t.held.all() else np.arange(t.h.size) % 2 == 0
         return cls(
+            t.episode,
             (t.x - centre) @ project,
             (t.after - centre) @ project,
             t.h,
@@ -217,7 +256,7 @@ class _Data:
         if self.h.size <= most:
             return self
         rows = np.sort(rng.choice(self.h.size, size=most, replace=False))
-        names = ("z", "after", "h", "action", "law", "followed", "ended", "held")
+        names = ("episode", "z", "after", "h", "action", "law", "followed", "ended", "held")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def parts(self, shared: bool, rows: np.ndarray) -> list[np.ndarray]:
@@ -235,11 +274,14 @@ class _Data:
         found[~(self.followed | self.ended)] = 0.0
         return found
 
+    def outcomes(self, setting: Setting, psi: tuple[Gaussians, ...]) -> network.Outcomes:
+        """As the network sees them."""
+        head = self.action if setting.shared_heads else self.h * self.n_actions + self.action
+        return network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(psi).astype(np.float32))
+
     def log_likelihoods(self, fit: LowRankFit) -> np.ndarray:
         """Of each transition, [n]."""
-        head = self.action if fit.setting.shared_heads else self.h * self.n_actions + self.action
-        outcomes = network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(fit.psi).astype(np.float32))
-        return network.log_likelihoods(fit.weights, outcomes)[0]
+        return network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
 
 
 def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[Transitions, np.ndarray]:
@@ -294,13 +336,7 @@ def _log_sum(joint: np.ndarray) -> np.ndarray:
     return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)))
 
 
-def _wins(new: np.ndarray, old: np.ndarray, simpler: bool) -> bool:
-    """Whether the new scores are higher by more than chance; for a simpler model, not lower by more than chance."""
+def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:
+    """Whether the new scores are higher; by more than two standard errors if the new model has heads for every step."""
     gain = new - old
-    error = 2.0 * float(gain.std()) / np.sqrt(gain.size)
-    return bool(gain.mean() > (-error if simpler else error))
-
-
-def _size(s: Setting) -> tuple[bool, bool, int, float]:
-    """Settings in order: fewer parameters first, then more decay."""
-    return (not s.shared_heads, not s.shared_psi, s.rank, -s.decay)
+    return bool(gain.mean() > (2.0 * float(gain.std()) / np.sqrt(gain.size) if steps else 0.0))

@@ -13,6 +13,7 @@ rewards that must be explored as well) the bonus counts visits of the pair itsel
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -107,10 +108,15 @@ class ObservedELA:
 
     def init(self, simulator: Simulator, streams: Streams) -> ObservedState:
         """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
+        *_, state = self.pilots(simulator, streams)
+        return state
+
+    def pilots(self, simulator: Simulator, streams: Streams) -> Iterator[ObservedState]:
+        """States after a pilot of growing length; the last is one whose decoder sees what actions change."""
         seeds = streams.train_seeds(0, self.longest_pilot)
         parts: list[Observed] = []
         state, n = None, 0
-        while state is None or (n < seeds.size and self._blind(state, streams)):
+        while state is None or (n < seeds.size and self.blind(state, streams)):
             uniform = UniformPolicy(simulator.n_actions, simulator.horizon, streams.environment(0, n))
             parts.append(play_simulator(uniform, simulator, seeds[n : n + self.pilot], keep_features=True))
             rewards, lengths = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rewards", "lengths"))
@@ -119,9 +125,9 @@ class ObservedELA:
             for played in parts:
                 remember(replay, grid, played, simulator.name)
             state = self._fit(replay, grid, simulator, streams, 0, None)
-        return state
+            yield state
 
-    def _blind(self, state: ObservedState, streams: Streams) -> bool:
+    def blind(self, state: ObservedState, streams: Streams) -> bool:
         """Whether the decoder sees nothing that actions change: a plan could not explore then."""
         if state.replay.horizon == 1:  # nothing follows
             return False
