@@ -27,7 +27,7 @@ from tailrank.risk.law import cvar
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
-REFIT = 1.25
+REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
 """Standard errors by which the low-rank model must win: it is tried many times."""
@@ -105,6 +105,9 @@ class LowRankELA:
             state = self._compared(block, simulator, streams, state)
         elif refit:
             state = self._fitted(state, simulator, streams)
+        else:
+            fit = self.oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
+            state = replace(state, fit=fit)
         if state.fit is not None:
             state = self._planned(state, simulator)
         return state, self._info(state, played, refit)

@@ -16,7 +16,8 @@ import numpy as np
 from tailrank.policies.outcomes import OutcomeNetwork
 
 Weights = dict[str, np.ndarray]
-NAMES = ("hidden", "bias", "heads", "reward_heads", "tilt")
+CHUNK = 4096
+"""Transitions whose logits are held at once."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Outcomes:
     law: np.ndarray
     log_psi: np.ndarray
 
-    def some(self, rows: np.ndarray) -> Outcomes:
+    def some(self, rows: np.ndarray | slice) -> Outcomes:
         """Those rows."""
         return Outcomes(self.z[rows], self.head[rows], self.law[rows], self.log_psi[rows])
 
@@ -45,41 +46,53 @@ def fresh(k: int, steps: int, A: int, K: int, L: int, width: int, rng: np.random
     }
 
 
-def forward(w: Weights, z: np.ndarray, head: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """f [n, F], log P(k) [n, K] and log P(l | k) [n, K, L] of the heads that were played."""
-    f = np.concatenate([np.ones((len(z), 1), z.dtype), z, np.tanh(z @ w["hidden"] + w["bias"])], axis=1)
-    kinds = _log_softmax(_picked(f, w["heads"], head))
-    rewards = _log_softmax(_picked(f, w["reward_heads"], head)[:, None, :] + w["tilt"])
-    return f, kinds, rewards
-
-
 def log_likelihoods(w: Weights, data: Outcomes) -> tuple[np.ndarray, np.ndarray]:
     """Log likelihood [n] of each transition, and responsibilities [n, K]."""
-    _, kinds, rewards = forward(w, data.z, data.head)
-    return _summed(kinds + data.log_psi + _of_law(rewards, data.law))
+    parts = []
+    for i in range(0, max(len(data.z), 1), CHUNK):
+        parts.append(_slopes(w, _inner(w, data.z[i : i + CHUNK]), data.some(slice(i, i + CHUNK)), False)[:2])
+    return np.concatenate([value for value, _ in parts]), np.concatenate([share for _, share in parts])
 
 
 def gradient(w: Weights, data: Outcomes) -> tuple[float, Weights]:
     """The mean log likelihood and its gradient."""
-    f, kinds, rewards = forward(w, data.z, data.head)
-    value, share = _summed(kinds + data.log_psi + _of_law(rewards, data.law))
+    f = _inner(w, data.z)
+    value, _, to_kinds, to_rewards, to_tilt = _slopes(w, f, data, True)
     n, k = len(value), data.z.shape[1]
-    to_kind = (share - np.exp(kinds)) / n
-    inside = -np.exp(rewards)
-    inside[np.arange(n), :, data.law] += 1.0
-    inside *= share[:, :, None] / n
-    to_law = inside.sum(axis=1)
-    back = _spread(to_kind, w["heads"], data.head) @ _flat(w["heads"]).T
-    back += _spread(to_law, w["reward_heads"], data.head) @ _flat(w["reward_heads"]).T
+    to_kinds, to_rewards = to_kinds.reshape(n, -1), to_rewards.reshape(n, -1)
     tanh = f[:, 1 + k :]
-    to_hidden = back[:, 1 + k :] * (1.0 - tanh**2)
+    back = to_kinds @ _flat(w["heads"])[1 + k :].T + to_rewards @ _flat(w["reward_heads"])[1 + k :].T
+    back *= 1.0 - tanh**2
     return float(value.mean()), {
-        "hidden": data.z.T @ to_hidden,
-        "bias": to_hidden.sum(axis=0),
-        "heads": (f.T @ _spread(to_kind, w["heads"], data.head)).reshape(w["heads"].shape),
-        "reward_heads": (f.T @ _spread(to_law, w["reward_heads"], data.head)).reshape(w["reward_heads"].shape),
-        "tilt": inside.sum(axis=0),
+        "hidden": data.z.T @ back / n,
+        "bias": back.sum(axis=0) / n,
+        "heads": (f.T @ to_kinds).reshape(w["heads"].shape) / n,
+        "reward_heads": (f.T @ to_rewards).reshape(w["reward_heads"].shape) / n,
+        "tilt": to_tilt / n,
     }
+
+
+def _inner(w: Weights, z: np.ndarray) -> np.ndarray:
+    """f [n, F]."""
+    return np.concatenate([np.ones((len(z), 1), z.dtype), z, np.tanh(z @ w["hidden"] + w["bias"])], axis=1)
+
+
+def _slopes(
+    w: Weights, f: np.ndarray, data: Outcomes, train: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Value [n], responsibilities [n, K], slopes of both logits [n, heads, .] and of the tilt, the last three empty
+    unless `train`."""
+    from tailrank.learning.lowrank import _kernels
+
+    n, kind = len(f), f.dtype
+    kinds = (f @ _flat(w["heads"])).reshape(n, *w["heads"].shape[1:])
+    rewards = (f @ _flat(w["reward_heads"])).reshape(n, *w["reward_heads"].shape[1:])
+    value, share = np.empty(n), np.empty((n, kinds.shape[2]))
+    to_kinds, to_rewards = (np.zeros(x.shape if train else (0, 0, 0), kind) for x in (kinds, rewards))
+    to_tilt = np.zeros(w["tilt"].shape if train else (0, 0), kind)
+    tilt, log_psi = (np.asarray(x, dtype=kind) for x in (w["tilt"], data.log_psi))
+    _kernels.slopes(kinds, rewards, tilt, log_psi, data.head, data.law, value, share, to_kinds, to_rewards, to_tilt)
+    return value, share, to_kinds, to_rewards, to_tilt
 
 
 @dataclass
@@ -118,6 +131,17 @@ def network_of(w: Weights, centre: np.ndarray, project: np.ndarray, A: int) -> O
     return OutcomeNetwork(centre, project, hidden, bias, heads(w["heads"]), heads(w["reward_heads"]), tilt)
 
 
+def weights_of(net: OutcomeNetwork) -> Weights:
+    """The weights of a network that acts."""
+
+    def heads(x: np.ndarray) -> np.ndarray:
+        return x.transpose(2, 0, 1, 3).reshape(x.shape[2], -1, x.shape[3])
+
+    found = {"hidden": net.hidden, "bias": net.bias, "heads": heads(net.heads)}
+    found |= {"reward_heads": heads(net.reward_heads), "tilt": net.tilt}
+    return {name: np.array(x, dtype=np.float32, order="C") for name, x in found.items()}
+
+
 def mean_of(members: list[Weights]) -> Weights:
     """One network whose logits are the mean of those of the members: hidden units side by side."""
     E, k = len(members), len(members[0]["hidden"])
@@ -137,31 +161,3 @@ def mean_of(members: list[Weights]) -> Weights:
 
 def _flat(heads: np.ndarray) -> np.ndarray:
     return heads.reshape(len(heads), -1)
-
-
-def _picked(f: np.ndarray, heads: np.ndarray, head: np.ndarray) -> np.ndarray:
-    every = (f @ _flat(heads)).reshape(len(f), *heads.shape[1:])
-    return every[np.arange(len(f)), head]
-
-
-def _spread(slope: np.ndarray, heads: np.ndarray, head: np.ndarray) -> np.ndarray:
-    """The slope [n, K] at the place of its head, [n, heads x K]."""
-    result = np.zeros((len(slope), *heads.shape[1:]), dtype=slope.dtype)
-    result[np.arange(len(slope)), head] = slope
-    return result.reshape(len(slope), -1)
-
-
-def _of_law(rewards: np.ndarray, law: np.ndarray) -> np.ndarray:
-    return rewards[np.arange(len(law)), :, law]
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
-
-
-def _summed(joint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    top = joint.max(axis=1, keepdims=True)
-    odds = np.exp(joint - top)
-    total = odds.sum(axis=1, keepdims=True)
-    return (np.log(total) + top)[:, 0], odds / total

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,16 +22,18 @@ from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import gaussians, network
 from tailrank.learning.lowrank.gaussians import Gaussians
 from tailrank.learning.lowrank.transitions import HELD, Transitions
-from tailrank.planning.observed.support import RewardKinds, reward_kinds
+from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
 from tailrank.policies.outcomes import OutcomeNetwork
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
 DECAYS = (0.1, 0.3, 1.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 400_000, 8, 200
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
 """Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+UPDATES = 150
+"""Steps of an update between two fits."""
 NEVER = -1e4
 """Log density of what cannot be."""
-QUICK = 10_000
+QUICK = 5_000
 """Transitions that a search for settings looks at, at most."""
 MOST_PLACES = 32
 """Observations with more features are seen through so many principal components."""
@@ -103,6 +106,17 @@ class LowRankOracle:
         found = self._fitted(data, setting, rng, psi)
         return replace(self._joined(data, found, rng), searched=searched)
 
+    def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
+        """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
+        data = _Data.of(replay, fit.network.n_actions, fit)
+        weights = network.weights_of(fit.network)
+        outcomes = data.outcomes(fit.setting, fit.psi)
+        adam = network.Adam.of(weights, fit.setting.decay)
+        for i in range(UPDATES):
+            rows = rng.integers(data.h.size, size=self.batch)
+            adam.step(weights, network.gradient(weights, outcomes.some(rows))[1], 0.3 * self.rate * (1.0 - i / UPDATES))
+        return replace(fit, network=network.network_of(weights, data.centre, data.project, data.n_actions))
+
     def _search(
         self, data: _Data, last: LowRankFit | None, rng: np.random.Generator
     ) -> tuple[Setting, tuple[Gaussians, ...]]:
@@ -138,7 +152,7 @@ class LowRankOracle:
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
     def _tried(self, data: _Data, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
-        found = self._fitted(data, setting, rng, None)
+        found = replace(self, epochs=self.epochs // 2)._fitted(data, setting, rng, None)
         return found, data.log_likelihoods(found)[data.held]
 
     def _fitted(
@@ -227,11 +241,15 @@ class _Data:
     ends: bool
 
     @classmethod
-    def of(cls, replay: Replay, n_actions: int) -> _Data:
-        """All transitions of a replay."""
+    def of(cls, replay: Replay, n_actions: int, like: LowRankFit | None = None) -> _Data:
+        """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given."""
         t = Transitions.of(replay)
-        centre, project = _places(t.x)
-        rewards, law = reward_kinds(t.reward, replay.horizon)
+        if like is None:
+            centre, project = _places(t.x)
+            rewards, law = reward_kinds(t.reward, replay.horizon)
+        else:
+            centre, project, rewards = like.network.centre, like.network.project, like.rewards
+            law = nearest_kind(rewards, t.reward)
         held = t.held if t.held.any() and not t.held.all() else np.arange(t.h.size) % 2 == 0
         return cls(
             t.episode,
@@ -248,7 +266,7 @@ class _Data:
             rewards,
             n_actions,
             replay.horizon,
-            bool(t.ended.any()),
+            bool(t.ended.any()) if like is None else like.ends,
         )
 
     def some(self, most: int, rng: np.random.Generator) -> _Data:
@@ -271,7 +289,7 @@ class _Data:
             found = np.column_stack([found, np.full(len(found), NEVER)])
             found[self.ended] = NEVER
             found[self.ended, -1] = 0.0
-        found[~(self.followed | self.ended)] = 0.0
+        found[~self.followed & ~(self.ended & self.ends)] = 0.0
         return found
 
     def outcomes(self, setting: Setting, psi: tuple[Gaussians, ...]) -> network.Outcomes:
@@ -290,22 +308,36 @@ def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tup
     P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
     """
     t = Transitions.of(replay)
-    data = _Data.of(replay, n_actions)
-    head = data.action if fit.setting.shared_heads else data.h * n_actions + data.action
-    _, kinds, rewards = network.forward(fit.weights, data.z.astype(np.float32), head)
+    data = _Data.of(replay, n_actions, fit)
+    net = network.network_of(fit.weights, data.centre, data.project, n_actions)
+    kinds = np.log(played_kinds(net, t) + 1e-300)
     log_psi = data.log_psi(fit.psi)
-    kinds, known = kinds.astype(np.float64), ~t.cut
     group = data.h if by_step else np.zeros_like(data.h)
     for g in np.unique(group):
-        rows = np.flatnonzero((group == g) & known)
+        rows = np.flatnonzero((group == g) & ~t.cut)
         train = ~data.held[rows]
         if rows.size == 0 or not train.any():
             continue
         base = np.log(np.exp(kinds[rows][train]).mean(axis=0) + 1e-12)
         ratio = log_psi[rows] - _log_sum(log_psi[rows] + base)[:, None]
         log_psi[rows] = ratio - np.log(np.exp(ratio[train]).mean(axis=0) + 1e-12)
-    joint = kinds + log_psi + rewards[np.arange(len(data.law)), :, data.law]
-    return t, _log_sum(joint)
+    outcomes = replace(data.outcomes(fit.setting, fit.psi), log_psi=log_psi.astype(np.float32))
+    return t, network.log_likelihoods(fit.weights, outcomes)[0]
+
+
+def played_kinds(net: OutcomeNetwork, t: Transitions) -> np.ndarray:
+    """P(k | x, a) of the actions that were played, [n, K]."""
+    f = net.inner(net.places(t.x))
+    result = np.empty((t.h.size, net.sizes[0]))
+    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
+    order = np.argsort(step * net.n_actions + t.action, kind="stable")
+    ends = np.searchsorted((step * net.n_actions + t.action)[order], np.arange(len(net.heads) * net.n_actions + 1))
+    for i, (begin, end) in enumerate(pairwise(ends)):
+        rows = order[begin:end]
+        logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
+        result[rows] = odds / odds.sum(axis=1, keepdims=True)
+    return result
 
 
 def _places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.oracle import LowRankFit
+from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
 from tailrank.learning.lowrank.transitions import Transitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
@@ -36,7 +36,7 @@ def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> Obs
     """The support of a fitted model in the episodes."""
     t = Transitions.of(replay)
     rows = np.flatnonzero(t.followed)
-    kinds = played_kinds(fit, t)
+    kinds = played_kinds(fit.network, t)
     states, weights = [], []
     for part in [rows] if fit.setting.shared_psi else [rows[t.h[rows] == h] for h in range(replay.horizon - 1)]:
         K = fit.setting.rank
@@ -57,26 +57,11 @@ def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> Obs
     return ObservedSupport(tuple(states), tuple(weights), first)
 
 
-def played_kinds(fit: LowRankFit, t: Transitions) -> np.ndarray:
-    """P(k | x, a) of the actions that were played, [n, K]."""
-    net = fit.network
-    f = net.inner(net.places(t.x))
-    result = np.empty((t.h.size, net.sizes[0]))
-    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
-    for s in range(len(net.heads)):
-        for a in range(net.n_actions):
-            rows = np.flatnonzero((step == s) & (t.action == a))
-            logits = f[rows] @ net.heads[s, a]
-            odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-            result[rows] = odds / odds.sum(axis=1, keepdims=True)
-    return result
-
-
 def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) -> Exploration:
     """The bonus after k iterations, in the units of rewards."""
     t, net, H = Transitions.of(replay), fit.network, replay.horizon
     steps, A, K = len(net.heads), net.n_actions, net.sizes[0]
-    kinds, places = played_kinds(fit, t), net.places(t.x)
+    kinds, places = played_kinds(net, t), net.places(t.x)
     z = np.hstack([np.ones((len(places), 1)), places])
     step = np.zeros_like(t.h) if steps == 1 else t.h
     lam = schedule.lam(max(k, 1), H, K, 0.0)

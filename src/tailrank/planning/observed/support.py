@@ -120,6 +120,14 @@ def reward_kinds(seen: np.ndarray, horizon: int, most: int = 12, each: int = 16)
     return RewardKinds(laws, max(spread, 1e-9) / BUDGETS, False), kind
 
 
+def nearest_kind(rewards: RewardKinds, seen: np.ndarray) -> np.ndarray:
+    """The law [n] that each reward [n] comes closest to."""
+    middle = np.array([float(np.mean(v)) for v in rewards.values])
+    order = np.argsort(middle)
+    edges = (middle[order][1:] + middle[order][:-1]) / 2
+    return order[np.searchsorted(edges, seen)]
+
+
 def _shared(values: np.ndarray, spread: float) -> float | None:
     """The unit of all rewards and 0, if a table of at most 4 BUDGETS multiples of it is enough."""
     grid = exact_grid([np.union1d(values, [0.0])], 1, 1.0)
