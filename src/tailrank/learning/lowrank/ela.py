@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
-from tailrank.risk.law import cvar
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
@@ -33,31 +34,6 @@ CLEAR = 3.0
 """Standard errors by which the low-rank model must win: it is tried many times."""
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
-
-
-@dataclass(frozen=True)
-class LowRankState:
-    """The block learner's state (with all episodes), and where a low-rank model is in charge its fit and support.
-
-    policy: what is played next. compared, fitted_at: episodes at the last comparison and the last fit.
-    """
-
-    block: ObservedState
-    policy: ObservationPolicy | LowRankPolicy
-    fit: LowRankFit | None = None
-    support: ObservedSupport | None = None
-    compared: int = 0
-    fitted_at: int = 0
-
-    @property
-    def k(self) -> int:
-        """Iterations done."""
-        return self.block.k
-
-    @property
-    def episodes(self) -> int:
-        """Episodes played."""
-        return self.block.episodes
 
 
 @dataclass(frozen=True)
@@ -114,9 +90,9 @@ class LowRankELA:
 
     def greedy(self, state: LowRankState, simulator: Simulator) -> ObservationPolicy | LowRankPolicy:
         """The policy that the model in charge believes to be best, without bonus."""
-        if state.fit is None or state.support is None:
+        if state.fit is None:
             return self.block.greedy(state.block, simulator)
-        return policy_for(state.fit, state.support, simulator.horizon, self.tau)
+        return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
 
     def promise(self, state: LowRankState, simulator: Simulator) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
@@ -130,6 +106,27 @@ class LowRankELA:
         if state.fit is None:
             return self.block.output(state.block, simulator, streams, episodes)
         return Output(self.greedy(state, simulator), 0.0, 0.0)
+
+    def promise_error(self, state: LowRankState, simulator: Simulator, rng: np.random.Generator) -> float:
+        """Standard error of the promise: what as many episodes of the policy as were played would tell of its CVaR."""
+        if state.fit is None:
+            return self.block.promise_error(state.block, simulator, rng)
+        plan, returns = policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan, state.replay.rewards.sum(axis=1)
+        short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
+        return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
+
+    def cautious_promise(self, state: LowRankState, simulator: Simulator) -> float:
+        """The CVaR that is still promised with caution; a low-rank model knows none."""
+        if state.fit is None:
+            return self.block.cautious_promise(state.block, simulator)
+        return self.promise(state, simulator)
+
+    def resumed(self, state: LowRankState, simulator: Simulator) -> LowRankState:
+        """A state from a checkpoint, with its plan, which follows from it."""
+        if state.fit is not None:
+            return self._planned(state, simulator)
+        block = self.block.resumed(state.block, simulator)
+        return replace(state, block=block, policy=block.policy)
 
     def _compared(
         self, block: ObservedState, simulator: Simulator, streams: Streams, last: LowRankState | None
@@ -166,12 +163,16 @@ class LowRankELA:
         return replace(state, support=support_of(state.fit, state.block.replay, streams.planner(state.k, 1)))
 
     def _planned(self, state: LowRankState, simulator: Simulator) -> LowRankState:
-        if state.fit is None or state.support is None:
+        if state.fit is None:
             return state
-        exploration = exploration_of(state.fit, state.block.replay, self.block.schedule, state.k)
-        return replace(
-            state, policy=policy_for(state.fit, state.support, simulator.horizon, self.tau, exploration)
-        )
+        exploration = exploration_of(state.fit, state.replay, self.block.schedule, state.k)
+        policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
+        return replace(state, policy=policy)
+
+    def _support(self, state: LowRankState) -> ObservedSupport:
+        if state.support is None:
+            raise InputError("state: a low-rank model without its support")
+        return state.support
 
     def _info(self, state: LowRankState, played: Observed, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
