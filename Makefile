@@ -1,9 +1,9 @@
 # Every target but clean and help needs the stamp of `setup`.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types installed examples readme docs lock audit lowest package bench study clean
+.PHONY: help setup hooks demo test check lint types installed examples readme docs lock audit lowest package bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -35,6 +35,9 @@ $(READY): pyproject.toml requirements/build.txt requirements/dev.txt
 	@.lowest-venv/bin/python $(INSTALL) requirements/lowest.txt
 	@.lowest-venv/bin/python $(ITSELF)
 	@touch $@
+
+hooks: $(READY)  ## install the pre-commit hooks (needs pre-commit)
+	@pre-commit install
 
 demo: $(READY)  ## learn the risky lock, solve risky problems, draw demo/*.png
 	@$(BIN)/python examples/demo.py

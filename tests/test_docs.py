@@ -77,17 +77,17 @@ x = 1
 
 
 def test_names_of_code_are_found_or_refused():
-    path, line = find("bonus.py:elliptical_bonus")
+    path, line = find("learning/ela/bonus.py:elliptical_bonus")
     assert path.read_text().splitlines()[line - 1].startswith("def elliptical_bonus(")
     path, line = find("learning/ela/ela.py:ELA._collect")
     assert path.read_text().splitlines()[line - 1].startswith("    def _collect(")
     assert find("test_docs.py::test_names_of_code_are_found_or_refused")[0] == Path(__file__)
     assert find("tau = 0.1") is None
-    assert find("planners/NAME.py") is None
+    assert find("planning/NAME.py") is None
     with pytest.raises(Unknown, match=r"has no ELA\._collected"):
         find("learning/ela/ela.py:ELA._collected")
-    with pytest.raises(Unknown, match=r"no file learners/elaa\.py"):
-        find("learners/elaa.py:ELA")
+    with pytest.raises(Unknown, match=r"no file learning/elaa\.py"):
+        find("learning/elaa.py:ELA")
 
 
 def test_docstrings_become_lists_of_names():

@@ -7,9 +7,12 @@ import hashlib
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import tailrank
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -140,3 +143,11 @@ def test_an_audit_that_was_not_made_is_no_success(monkeypatch, capsys):
     assert said.err.count("\n") == 1
     assert "nothing was checked" in said.err
     assert "no route" in said.err
+
+
+def test_the_version_is_the_same_everywhere():
+    root = SCRIPTS.parent
+    declared = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert tailrank.__version__ == declared
+    assert f"\nversion: {declared}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert (root / "CHANGELOG.md").read_text(encoding="utf-8").startswith(f"# Changes\n\n## {declared} ")

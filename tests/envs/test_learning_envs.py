@@ -200,8 +200,10 @@ def test_any_mdp_becomes_an_environment():
     assert env.horizon == 4
     assert env.notes[0] == "random start: a first step without reward was added, the horizon is 4"
     assert env.notes[1] == "3 actions that are not available do what the lowest available one does"
-    assert env.notes[2].startswith("misspecified: rewards depend on the next state (by 0.25)")
-    assert env.notes[3] == "numerical rank of the kernels: 2 with 3 states"
+    assert env.notes[2].startswith(
+        "rewards depend on the next state: learners play an MDP with the same returns, in which 1 "
+    )
+    assert env.notes[3] == "numerical rank of the kernels: 3 with 4 states"
     for tau in (0.1, 0.5, 1.0):
         assert tailrank.solve(env.truth, tau).cvar == pytest.approx(tailrank.solve(mdp, tau).cvar, abs=1e-9)
     rng = np.random.default_rng(0)
@@ -209,7 +211,7 @@ def test_any_mdp_becomes_an_environment():
     assert not rewards.any()
     assert np.mean(states == 1) == pytest.approx(0.75, abs=0.04)
     fixed = FiniteMDP.from_rows(*zip(*rows), horizon=3)
-    assert from_mdp(fixed, 0.5).rewards.top == 2
+    assert from_mdp(fixed, 0.5).rewards.top == 3  # 1 that is owed and 0.5 of its own
     discounted = FiniteMDP.from_rows(*zip(*rows), horizon=3, start=[0.25, 0.75], discount=0.5)
     assert tailrank.solve(from_mdp(discounted).truth, 0.3).cvar == pytest.approx(tailrank.solve(discounted, 0.3).cvar)
 

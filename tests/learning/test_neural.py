@@ -115,7 +115,7 @@ def test_likelihood_is_the_sum_over_latents(shared):
     q = rng.dirichlet(np.ones(K), size=(S, B))
     T, R = rng.dirichlet(np.ones(K + 1), size=(S, K, A)), rng.dirichlet(np.ones(2), size=(S, K, A))
     e = engine()
-    value = np.asarray(jax.jit(e.log_likelihood)(np.log(q), e.Tables(T, R), batch))
+    value = np.asarray(jax.jit(e.log_likelihood)(np.log(q), e.LatentTables(T, R), batch))
     flat = q.reshape(-1, K)
     for s, b in np.argwhere(batch.weight > 0):
         following = [flat[batch.after[s, i]] for i in range(B) if batch.weight[s, i] and batch.outcome[s, i] == NEXT]
@@ -161,7 +161,9 @@ def test_gradients_are_those_of_the_likelihood():
     wide = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # where jax is older
     with wide(True):
         weights = {k: v.astype(np.float64) for k, v in weights.items()}
-        tables = e.Tables(rng.dirichlet(np.ones(K + 1), size=(H, K, A)), rng.dirichlet(np.ones(2), size=(H, K, A)))
+        tables = e.LatentTables(
+            rng.dirichlet(np.ones(K + 1), size=(H, K, A)), rng.dirichlet(np.ones(2), size=(H, K, A))
+        )
         both = jax.jit(jax.value_and_grad(lambda w: e.loss(w, tables, batch, 0.0, None)[0]))
         slope = {k: np.asarray(v) for k, v in both(weights)[1].items()}
         for name, array in weights.items():

@@ -309,3 +309,17 @@ def test_what_is_missing_is_said():
     for call, message in cases:
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_a_loaded_policy_file_is_evaluated_and_played_like_its_policy(tmp_path):
+    mdp = tailrank.FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.9, 0.1], [1, 2, -5], horizon=2)
+    plan = tailrank.solve(mdp, tau=0.2)
+    tailrank.save(plan, tmp_path / "p.policy")
+    stored = tailrank.load(tmp_path / "p.policy")
+    assert tailrank.evaluate(stored, mdp, 0.2).cvar == plan.cvar
+    returns = [
+        tailrank.play(item, mdp, 50, rng=np.random.default_rng(0)).returns for item in (plan.policy, plan, stored)
+    ]
+    assert returns[0].tolist() == returns[1].tolist() == returns[2].tolist()
+    with pytest.raises(tailrank.InputError, match="policy: must be a policy, a plan or a loaded policy file"):
+        tailrank.evaluate("p.policy", mdp, 0.2)

@@ -255,7 +255,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from tailrank.checks import InputError
-from tailrank.runs import cluster
+from tailrank.runs.sweeps import _cluster as cluster
 from tailrank.runs.sweeps._backends import SweepTask
 from tailrank.runs.sweeps.sweep import run_sweep
 from tailrank.runs.sweeps.file import read_sweep

@@ -119,9 +119,9 @@ class Program:
 
 @pytest.fixture
 def program(tmp_path, numba_loaded):
-    (tmp_path / "tailrank").mkdir()
-    for name in ("jit.py", "machine_code.py", "checks.py", "text.py"):
-        shutil.copy(SOURCE / name, tmp_path / "tailrank")
+    (tmp_path / "tailrank" / "_system").mkdir(parents=True)
+    for name in ("_system/__init__.py", "_system/jit.py", "_system/_machine_code.py", "checks.py"):
+        shutil.copy(SOURCE / name, tmp_path / "tailrank" / name)
     for name, text in (("tailrank/__init__.py", ""), ("helper.py", HELPER), ("kernels.py", KERNEL), ("main.py", MAIN)):
         (tmp_path / name).write_text(text)
     return Program(tmp_path, numba_loaded)

@@ -147,7 +147,7 @@ def folders() -> tuple[Path, ...]:
 
     Safe is a folder of this user, of root or of the owner of the package, that others cannot write to.
     """
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     wanted = [Path(numba.config.CACHE_DIR)] if numba.config.CACHE_DIR else []
     wanted += [package / "__pycache__", *([home / "tailrank"] if home.is_absolute() else [])]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tailrank.envs import Source
+    from tailrank.models.mdp import FiniteMDP
     from tailrank.planning.evaluate import Estimate
     from tailrank.policies.tables import Policy
 
@@ -103,12 +104,12 @@ def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> Eva
     import numpy as np
 
     from tailrank.checks import whole
+    from tailrank.planning.evaluate import fitting_mdp
 
-    _fits(policy, read)
+    mdp = fitting_mdp(policy, read.mdp)
+    _check_fits(policy, mdp, read.name)
     rng = np.random.default_rng(whole(seed, "seed", least=0))
-    return EvaluationTask(
-        policy, read.mdp, lambda: (policy, read.mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes)
-    )
+    return EvaluationTask(policy, mdp, lambda: (policy, mdp), tuple(taus) or (0.1,), rng, notes=tuple(read.notes))
 
 
 def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str] = ()) -> EvaluationTask:
@@ -199,12 +200,12 @@ def as_dict(one: Estimate) -> dict[str, object]:
     return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in result.items()}
 
 
-def _fits(policy: Policy, read: Source) -> None:
+def _check_fits(policy: Policy, mdp: FiniteMDP, name: str) -> None:
     """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
     table = getattr(policy, "first", getattr(policy, "actions", None))
-    shape, mdp = table.shape[:2] if table is not None else (), read.mdp
+    shape = table.shape[:2] if table is not None else ()
     if shape != (mdp.horizon, mdp.n_states):
         found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
-        raise Failure(f"policy: has {found}, {read.name} has {mdp.horizon} steps and {mdp.n_states} states")
+        raise Failure(f"policy: has {found}, {name} has {mdp.horizon} steps and {mdp.n_states} states")
     if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
-        raise Failure(f"policy: plays action {policy.actions.max()}, {read.name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
+        raise Failure(f"policy: plays action {policy.actions.max()}, {name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]

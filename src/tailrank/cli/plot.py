@@ -62,7 +62,7 @@ def plot(sources: tuple[str, ...], out: str, what: str | None, **options: Any) -
 
 def _draw(sources: tuple[str, ...], out: str, what: str, runs: bool, options: dict[str, Any], notes: list[str]) -> int:
     from tailrank import plots
-    from tailrank.risk.over_runs.seeds import ENOUGH, FEWEST
+    from tailrank.risk.over_runs.intervals import ENOUGH, FEWEST
     from tailrank.runs.read import Run
 
     names = [name for name, figures in ONLY.items() if what in figures]

@@ -9,7 +9,7 @@ from tailrank.comparison._records import Record
 from tailrank.comparison.across import scored
 from tailrank.comparison.measures import Options, TaskResults, settled
 from tailrank.comparison.tasks import Crossed, differing, method_of
-from tailrank.risk.over_runs.seeds import ENOUGH, FEWEST
+from tailrank.risk.over_runs.intervals import ENOUGH, FEWEST
 from tailrank.runs.read import Run
 
 

@@ -15,7 +15,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.models.mdp import FiniteMDP
-from tailrank.policies.tables import Policy, check_fits, horizon_of
+from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, policy_of
 
 if TYPE_CHECKING:
     import gymnasium
@@ -78,7 +78,7 @@ class Decoded:
 
 
 def play(
-    policy: Policy,
+    policy: Policy | PolicyHolder,
     env: FiniteMDP | CountableEnv | gymnasium.Env[Any, Any],
     episodes: int,
     *,
@@ -86,7 +86,7 @@ def play(
     horizon: int | None = None,
     discount: float | None = None,
 ) -> Episodes:
-    """`episodes` episodes of `policy` in `env`.
+    """`episodes` episodes of `policy` (a policy, a plan or a loaded policy file) in `env`.
 
     horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
     simulator see `play_simulator`.
@@ -96,7 +96,7 @@ def play(
     >>> play(solve(mdp, tau=0.1).policy, mdp, 2, rng=np.random.default_rng(0)).returns.tolist()
     [6.0, 6.0]
     """
-    n = checks.whole(episodes, "episodes")
+    n, policy = checks.whole(episodes, "episodes"), policy_of(policy)
     if isinstance(env, FiniteMDP):
         return _in_mdp(policy, env, n, rng)
     if hasattr(env, "truth"):
@@ -153,7 +153,12 @@ def _in_episodic(policy: Policy, env: CountableEnv, n: int, rng: np.random.Gener
 
 
 def play_simulator(
-    policy: Policy, simulator: Simulator, seeds: np.ndarray, *, discount: float = 1.0, keep_features: bool = False
+    policy: Policy | PolicyHolder,
+    simulator: Simulator,
+    seeds: np.ndarray,
+    *,
+    discount: float = 1.0,
+    keep_features: bool = False,
 ) -> Observed:
     """One episode of `policy` for each seed [n], in batches of the simulator's width.
 
@@ -169,7 +174,7 @@ def play_simulator(
     seeds = np.asarray(seeds)
     if seeds.ndim != 1 or seeds.size == 0 or seeds.dtype.kind not in "iu":
         raise InputError(f"seeds: must be a non-empty list of whole numbers, found {seeds!r:.60}")
-    gamma = checks.discount_factor(discount)
+    gamma, policy = checks.discount_factor(discount), policy_of(policy)
     steps, features = horizon_of(policy), getattr(policy, "n_features", None)
     if features not in (None, simulator.n_features) or (steps is not None and steps < simulator.horizon):
         raise InputError(

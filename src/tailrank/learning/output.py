@@ -16,6 +16,7 @@ from tailrank import checks
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import Learner, LearnerState
+from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.risk.intervals import dkw_bounds
 from tailrank.risk.law import cvar
@@ -59,16 +60,10 @@ class OutputRule:
             for i, (_, plan) in enumerate(candidates)
         ]
         best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
-        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), return_range(env))
+        bounds = return_range(env) or (-np.inf, np.inf)
+        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return candidates[best][1], f"{candidates[best][0]}, {bound}"
-
-
-def return_range(env: CountableEnv) -> tuple[float, float]:
-    """The least and the most that an episode can earn on the grid of rewards."""
-    rewards = env.rewards
-    low = float(rewards.grid.value(0)) - env.horizon * float(rewards.grid.unit)  # rounded up by at most a unit a step
-    return low, float(rewards.grid.value(env.horizon * rewards.top))
 
 
 def play_plan(

@@ -125,7 +125,12 @@ def dependence(mdp: FiniteMDP) -> float:
 
     Zero where the paper's assumption holds that they are independent given state and action.
     """
-    worst = 0.0
+    return float(dependences(mdp).max(initial=0.0))
+
+
+def dependences(mdp: FiniteMDP) -> np.ndarray:
+    """That difference for every pair of every step block, [B S A]."""
+    worst = np.zeros(mdp.ptr.size - 1)
     for b in range(mdp.n_blocks):
         ptr, next_state, prob, reward = mdp.rows(b)
         for k in np.flatnonzero(np.diff(ptr) > 1):
@@ -134,5 +139,6 @@ def dependence(mdp: FiniteMDP) -> float:
             r, j = np.unique(reward[rows], return_inverse=True)
             joint = np.zeros((s.size, r.size))
             np.add.at(joint, (i, j), prob[rows])
-            worst = max(worst, float(np.abs(joint - joint.sum(1, keepdims=True) * joint.sum(0)).max()))
+            gap = np.abs(joint - joint.sum(1, keepdims=True) * joint.sum(0)).max()
+            worst[b * (ptr.size - 1) + k] = gap
     return worst

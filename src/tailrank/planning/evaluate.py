@@ -20,13 +20,14 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs.built_in.equivalent import equivalent
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.episodes.rollout import play, play_simulator
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.plan import Plan
-from tailrank.policies.tables import Policy
+from tailrank.policies.tables import Policy, PolicyHolder, policy_of, table_shape
 from tailrank.risk.intervals import METHODS, ConfidenceInterval, cvar_interval, mean_interval, var_interval
 from tailrank.risk.law import ReturnLaw
 
@@ -73,7 +74,7 @@ class Estimate:
 
 
 def evaluate(
-    policy: Policy | Plan,
+    policy: Policy | PolicyHolder,
     env: Environment,
     tau: float | None = None,
     *,
@@ -88,7 +89,7 @@ def evaluate(
     horizon: int | None = None,
     discount: float | None = None,
 ) -> Estimate:
-    """CVaR_tau of `policy` in `env`.
+    """CVaR_tau of `policy` (a policy, a plan or a loaded policy file) in `env`.
 
     In a FiniteMDP without `episodes` or `width`: exact, by pushing the return law forward. Otherwise `episodes` are
     played with `rng`, or, with `width`, until the interval for CVaR is no wider than that, at most `max_episodes`.
@@ -98,7 +99,7 @@ def evaluate(
     `Plan`, which has its own.
     """
     if isinstance(policy, Plan):
-        tau, policy = policy.tau if tau is None else tau, policy.policy
+        tau = policy.tau if tau is None else tau
     if tau is None:
         raise InputError("tau: must be given for a policy (a plan has its own)")
     return evaluate_all(
@@ -119,7 +120,7 @@ def evaluate(
 
 
 def evaluate_all(
-    policy: Policy,
+    policy: Policy | PolicyHolder,
     env: Environment,
     taus: Sequence[float],
     *,
@@ -138,7 +139,8 @@ def evaluate_all(
 
     With `width` all intervals for CVaR must be that narrow; each holds with `confidence` by itself.
     """
-    levels = checks.tail_levels(taus)
+    levels, policy = checks.tail_levels(taus), policy_of(policy)
+    env = fitting_mdp(policy, env) if isinstance(env, FiniteMDP) else env
     checks.one_of(method, "method", ("auto", *METHODS))
     if not 0.0 < checks.number(confidence, "confidence") < 1.0:
         raise InputError(f"confidence = {confidence}: must lie in (0, 1)")
@@ -147,7 +149,7 @@ def evaluate_all(
             raise InputError("episodes: must be given to evaluate in an environment that is not a FiniteMDP")
         found = return_law(policy, env)
         return tuple(_known(found, tau, env) for tau in levels)
-    bounds = _range(env) if bounds is None else bounds
+    bounds = return_range(env) if bounds is None else bounds
     if rng is None and seeds is None:
         raise InputError("rng: a numpy Generator must be given to play episodes")
     sample = _sampler(policy, env, rng, seeds, horizon, discount)
@@ -159,6 +161,16 @@ def evaluate_all(
         raise InputError("episodes, width: give one of them; max_episodes limits what width may play")
     most = checks.whole(max_episodes, "max_episodes") if seeds is None else min(int(max_episodes), len(seeds))
     return until_narrow(sample, levels, width, most, confidence, bounds, method)
+
+
+def fitting_mdp(policy: Policy, mdp: FiniteMDP) -> FiniteMDP:
+    """The MDP, or the equivalent one that learners play in its place if the tables of the policy are for that."""
+    shape = table_shape(policy)
+    if shape not in (None, (mdp.horizon, mdp.n_states)):
+        played, _ = equivalent(mdp)
+        if shape == (played.horizon, played.n_states):
+            return played
+    return mdp
 
 
 def estimated(
@@ -266,7 +278,7 @@ def odd_seeds(n: int, rng: np.random.Generator) -> np.ndarray:
     return 2 * rng.integers(2**30, size=n) + 1
 
 
-def _range(env: Environment) -> Range | None:
+def return_range(env: Environment) -> Range | None:
     """What the return must lie in, where the environment says so (`return_range`) or has an MDP."""
     said: Range | None = getattr(env, "return_range", None)
     if said is not None:
@@ -309,7 +321,7 @@ def _var_between(found: Evaluation, tau: float, mdp: FiniteMDP) -> tuple[float, 
 
     t CVaR_t is the integral of VaR from 0 to t, and VaR grows: its mean over a piece beside tau is a bound.
     """
-    low, high = (float(end) for end in _range(mdp) or (-np.inf, np.inf))  # type: ignore[arg-type]
+    low, high = (float(end) for end in return_range(mdp) or (-np.inf, np.inf))  # type: ignore[arg-type]
     own = tau * found.cvar(tau)
     for share in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
         below, above = tau * (1.0 - share), min(tau * (1.0 + share), 1.0)

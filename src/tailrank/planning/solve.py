@@ -24,11 +24,18 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import replan
 from tailrank.planning.criteria.sampled_nested import Sampling
 from tailrank.planning.exact import induction
-from tailrank.planning.exact.bracket import PRODUCTS_A_SECOND, Limits, SolveContext, refine_brackets
+from tailrank.planning.exact.bracket import SolveContext, refine_brackets
 from tailrank.planning.exact.curve import Curve, InductionRequest
+from tailrank.planning.exact.limits import Limits, OutOfTime
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
+
+EXACT_SHARE = 0.75
+"""How much of the time limit an exact induction may use; what is left is for a bracket."""
+
+EXACT_PRODUCTS_A_SECOND = 1e9
+"""A hopeful guess at the speed of an exact induction, to tell beforehand whether to begin it."""
 
 CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 
@@ -45,6 +52,7 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    undominated: bool = ...,
 ) -> Plan: ...
 @overload
 def solve(
@@ -58,6 +66,7 @@ def solve(
     seconds: float = ...,
     samples: int | None = ...,
     seed: int | None = ...,
+    undominated: bool = ...,
 ) -> tuple[Plan, ...]: ...
 def solve(
     mdp: FiniteMDP,
@@ -70,6 +79,7 @@ def solve(
     seconds: float = 60.0,
     samples: int | None = None,
     seed: int | None = None,
+    undominated: bool = True,
 ) -> Plan | tuple[Plan, ...]:
     """The plan for `tau` (or a tuple of plans, for several, at the cost of one).
 
@@ -77,7 +87,9 @@ def solve(
     (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
     whose own value overestimates).
     tolerance: the widest bracket allowed when the answer is not exact, in reward units or as "1%" of |CVaR|.
-    unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits on refinement.
+    unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits; what takes longer is broken
+    off, but one pass over a coarse grid is always made.
+    undominated: of the plans with the best CVaR, one with the best mean (otherwise any; a little faster).
 
     >>> from tailrank import FiniteMDP, solve
     >>> mdp = FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.9, 0.1], [1, 2, -5], horizon=1)
@@ -93,7 +105,7 @@ def solve(
         raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
-    problem = SolveContext.of(mdp)
+    problem = SolveContext.of(mdp, undominated)
     fixed = None if unit is None else checks.positive(unit, "unit")
     plans = _plan_cvar(problem, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
@@ -112,10 +124,17 @@ def _plan_cvar(
     lattice = problem.lattice() if unit is None else None
     if lattice is not None:
         job = InductionRequest(
-            problem.mdp, lattice, induction.layout(problem.mdp, lattice, problem.met), keep_actions=True
+            problem.mdp,
+            lattice,
+            induction.layout(problem.mdp, lattice, problem.met),
+            keep_actions=True,
+            neutral=problem.ties,
         )
         if job.bytes <= limits.bytes and job.layout.products <= _affordable(problem.mdp, limits):
-            return _exact_plans(problem, levels, job, limits)
+            try:
+                return _exact_plans(problem, levels, job, limits.part(EXACT_SHARE))
+            except OutOfTime:
+                pass
     brackets, found, note = refine_brackets(problem, levels, limits, unit)
     notes = (note,) if note else ()
     return tuple(
@@ -126,15 +145,17 @@ def _plan_cvar(
 
 def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
     """Products an exact induction may take: an exact grid of a discounted MDP is never asked for, only cheap."""
-    return PRODUCTS_A_SECOND * (limits.seconds if mdp.discount == 1.0 else 0.1)
+    return EXACT_PRODUCTS_A_SECOND * (EXACT_SHARE * limits.seconds if mdp.discount == 1.0 else 0.1)
 
 
 def _exact_plans(
     problem: SolveContext, levels: tuple[float, ...], job: InductionRequest, limits: Limits
 ) -> tuple[Plan, ...]:
-    curve, policy = job.run(problem.mean_policy.actions)
+    curve, policy = job.run(problem.mean_policy.actions, limits.check)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
-    tasks = [partial(return_law, play, problem.mdp, job.grid) for play in (problem.mean_policy, *plays)]
+    tasks = [
+        partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in (problem.mean_policy, *plays)
+    ]
     laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):

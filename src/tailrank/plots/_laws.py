@@ -83,14 +83,13 @@ def distribution(subject: Subject, labels: Sequence[str], width: float, rng: np.
     if len(lines) == 1 and len(lines[0].shown) == 1:
         return _bars(lines[0], None if neutral is None else neutral.law, width)
     figure, (axes,) = style.canvas(width, 0.68 * width)
-    generator = np.random.default_rng(0) if rng is None else rng
     laws = [law for line in lines for law in line.laws] + ([neutral.law] if neutral is not None else [])
     x = _thin(np.unique(np.concatenate([law.values for law in laws])))
     room = 0.04 * (x[-1] - x[0]) or 0.1 * max(1.0, abs(x[0]))
     x = np.concatenate([[x[0] - room], x, [x[-1] + room]])
     handles = []
     for i, line in enumerate(lines):
-        drawn = band(x, [np.stack([_distribution(law, x) for law in line.laws])], "mean", generator)
+        drawn = band(x, [np.stack([_distribution(law, x) for law in line.laws])], "mean", style.generator(rng))
         look = style.colour(i)
         (handle,) = axes.step(x, drawn.y, where="post", zorder=3, **look)
         if drawn.low is not None and drawn.high is not None:
@@ -189,7 +188,6 @@ def _binned(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndar
 def frontier(subject: Subject, labels: Sequence[str], width: float, rng: np.random.Generator | None) -> Figure:
     """CVaR at every tail fraction: of the policies, of the one with the best mean, and the best possible."""
     lines = entries(subject, labels)
-    generator = np.random.default_rng(0) if rng is None else rng
     figure, (axes,) = style.canvas(width, 0.68 * width)
     problem = subject.problems[0] if len(subject.problems) == 1 else None
     handles = _best(axes, problem) if problem is not None else []
@@ -197,7 +195,7 @@ def frontier(subject: Subject, labels: Sequence[str], width: float, rng: np.rand
         least = max(_least_level(one) for one in line.shown)
         levels = LEVELS[least <= LEVELS]
         table = np.stack([[cvar_of(one, tau) for tau in levels] for one in line.shown])
-        drawn = band(levels, [table], "mean", generator)
+        drawn = band(levels, [table], "mean", style.generator(rng))
         look = style.colour(i)
         (handle,) = axes.plot(levels, drawn.y, zorder=3, **look)
         if drawn.low is not None and drawn.high is not None:

@@ -38,8 +38,7 @@ def draw(
     if log:
         one_of(log, "log", SCALES)
     groups = grouped(read(runs), labels)
-    generator = np.random.default_rng(0) if rng is None else rng
-    bands = [curve(group, column, by, center, generator) for group in groups]
+    bands = [curve(group, column, by, center, style.generator(rng)) for group in groups]
     figure, (axes,) = style.canvas(width, 0.68 * width)
     names = []
     for i, (group, line) in enumerate(zip(groups, bands, strict=True)):

@@ -15,7 +15,8 @@ from tailrank.checks import InputError, number
 from tailrank.comparison.groups import Paths, final_cvar, read, star_of
 from tailrank.comparison.tasks import tasks
 from tailrank.plots import style
-from tailrank.risk.over_runs.seeds import CONFIDENCE, Band, band
+from tailrank.risk.over_runs.intervals import CONFIDENCE
+from tailrank.risk.over_runs.seeds import Band, band
 from tailrank.runs.read import Run
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def draw(runs: Paths, baseline: float, labels: Sequence[str], width: float, rng:
     score = {run.folder: (score_of(run, baseline) if relative else final_cvar(run)) for run in found}
     if not relative:
         _one_task(found)
-    generator = np.random.default_rng(0) if rng is None else rng
     lines = [
         (group.name, [np.array([score[run.folder] for run in members]) for members in by_task])
         for group, by_task in tasks(found, labels)
@@ -43,7 +43,7 @@ def draw(runs: Paths, baseline: float, labels: Sequence[str], width: float, rng:
     tau = {run.tau for run in found}
     text = "CVaR / CVaR*" if baseline == 0 else f"(CVaR − {baseline:g}) / (CVaR* − {baseline:g})"
     level = f" at τ = {tau.pop():g}" if len(tau) == 1 else ""
-    return figure_of(lines, f"final {text if relative else 'CVaR'}{level}", relative, width, generator)
+    return figure_of(lines, f"final {text if relative else 'CVaR'}{level}", relative, width, rng)
 
 
 @style.look()
@@ -52,7 +52,7 @@ def figure_of(
     title: str,
     relative: bool,
     width: float,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     confidence: float = CONFIDENCE,
 ) -> Figure:
     """The figure of methods with a name and the scores of their runs by task, [n] each. relative: 1 is the best."""
@@ -60,7 +60,7 @@ def figure_of(
     figure, (axes,) = style.canvas(width, 0.68 * width)
     names = []
     for i, (name, by_task) in enumerate(lines):
-        line = shares(x, by_task, rng, confidence)
+        line = shares(x, by_task, style.generator(rng), confidence)
         look = style.colour(i)
         (handle,) = axes.step(x, line.y, where="post", zorder=3, **look)
         if line.low is not None and line.high is not None:

@@ -6,6 +6,7 @@ is a legend above. Fonts are embedded as outlines that scale (Type 42 in PDF). T
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -229,3 +230,8 @@ def decades(axes: Axes, which: str) -> None:
         lambda x, _: f"{x:g}" if 1e-4 <= x < 1e4 else f"{x:.0e}".replace("e+0", "e").replace("e-0", "e-")
     )
     axis.set_minor_formatter(NullFormatter())
+
+
+def generator(rng: np.random.Generator | None) -> np.random.Generator:
+    """What draws the resamples of one line: for each the same, so that no band depends on what else is drawn."""
+    return np.random.default_rng(0) if rng is None else copy.deepcopy(rng)

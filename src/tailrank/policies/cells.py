@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank._system.arrays import check_arrays
 from tailrank.checks import InputError
 from tailrank.policies.tables import BudgetPolicy
+
+ARRAYS = {"directions": "float [m, k]", "low": "float [k]", "width": "float [k] > 0", "mixers": "uint64 [k]"}
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,7 @@ class Cells:
 
     def checked(self) -> Cells:
         """Itself; what was read and does not fit together is refused."""
-        k = self.directions.shape[1:]
-        if self.directions.ndim != 2 or self.directions.dtype.kind != "f":
-            raise InputError("directions: must be [m, k]")
-        if not self.low.shape == self.width.shape == self.mixers.shape == k:
-            raise InputError("cells: must have k entries each")
-        if self.mixers.dtype != np.uint64 or {self.low.dtype.kind, self.width.dtype.kind} != {"f"}:
-            raise InputError("cells: mixers must be uint64, the others numbers")
-        if not all(np.isfinite(x).all() for x in (self.directions, self.low, self.width)) or not (self.width > 0).all():
-            raise InputError("cells: must be finite, with positive widths")
+        check_arrays({name: getattr(self, name) for name in ARRAYS}, ARRAYS, "cells.")
         if not 2 <= self.count < 2**31:
             raise InputError(f"count = {self.count}: must lie in 2..{2**31 - 1}")
         return self

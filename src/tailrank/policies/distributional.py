@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.policies.softmax import softmax
 from tailrank.policies.tables import Memoryless
 
 
@@ -55,8 +56,7 @@ def lowest(n: int, tau: float) -> np.ndarray:
 
 def category_tail(logits: np.ndarray, support: np.ndarray, tau: float) -> np.ndarray:
     """CVaR_tau of the laws with these logits [n, N, A] on an increasing support [N], [n, A]."""
-    p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
+    p = softmax(logits, axis=1)
     taken = np.clip(tau - (np.cumsum(p, axis=1) - p), 0.0, p)
     return np.asarray((taken * support[:, None]).sum(axis=1) / taken.sum(axis=1))
 

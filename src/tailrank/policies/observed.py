@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.models.grid import BudgetGrid
-from tailrank.policies.decoders.base import Decoder, decode, n_features
+from tailrank.policies.decoders.base import Decoder, decode
+from tailrank.policies.softmax import softmax
 
 FORGIVING = 1e-3
 """Weight of the latents' frequencies in what is expected next: a wrong model must not rule out what is seen."""
@@ -70,9 +71,9 @@ class ObservationPolicy:
         return len(self.plan.values)
 
     @property
-    def n_features(self) -> int | None:
-        """How many features an observation has, if the decoder is one of this package."""
-        return n_features(self.decoder)
+    def n_features(self) -> int:
+        """m: how many features of an observation the decoder looks at."""
+        return self.decoder.n_features
 
     def _step(self, h: int) -> int:
         return 0 if len(self.base) == 1 else h
@@ -98,8 +99,7 @@ class ObservationPolicy:
             return mix
         with np.errstate(divide="ignore"):
             odds = odds + np.log(memory[:, 1:]) - np.log(np.maximum(self.base[self._step(h)], 1e-300))
-        odds = np.exp(odds - odds.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return softmax(odds)
 
     def update(
         self,

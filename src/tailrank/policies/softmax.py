@@ -16,6 +16,16 @@ import numpy as np
 from tailrank.policies.tables import Memoryless
 
 
+def softmax(logits: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Probabilities proportional to exp(logits) along an axis; -inf has none.
+
+    >>> softmax(np.array([0.0, np.log(3.0), -np.inf])).tolist()
+    [0.25, 0.75, 0.0]
+    """
+    p = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return np.asarray(p / p.sum(axis=axis, keepdims=True))
+
+
 @dataclass(frozen=True)
 class Network:
     """trunk: pairs W [k, k'], b [k']; head [H, k, A] and its constants shift [H, A]."""
@@ -67,9 +77,7 @@ class Network:
         return layers
 
     def _softmax(self, h: int, last: np.ndarray) -> np.ndarray:
-        logits = last @ self.head[h] + self.shift[h]
-        p = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return p / p.sum(axis=1, keepdims=True)
+        return softmax(last @ self.head[h] + self.shift[h])
 
     def _back(self, h: int, layers: list[np.ndarray], slope: np.ndarray) -> list[np.ndarray]:
         """Gradients of the parameters from those of the logits, [n, A]."""

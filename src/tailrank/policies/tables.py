@@ -41,6 +41,23 @@ class Policy(Protocol):
         ...
 
 
+class PolicyHolder(Protocol):
+    """A plan, what a policy file holds, or anything else that has a policy."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        ...
+
+
+def policy_of(item: Policy | PolicyHolder) -> Policy:
+    """The policy itself, of a policy or of something that holds one."""
+    found: Policy | None = item if hasattr(item, "act") else getattr(item, "policy", None)  # type: ignore[assignment]
+    if found is None:
+        raise InputError(f"policy: must be a policy, a plan or a loaded policy file, found {item!r:.60}")
+    return found
+
+
 @dataclass(frozen=True)
 class BudgetPolicy:
     """Acts on (step, state, remaining budget); the budget is an integer on `grid`.
@@ -231,41 +248,18 @@ class LevelPolicy:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
 
 
-def whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
-    """The array as int64; refused if it holds anything else than whole numbers, or some that are too large."""
-    if array.dtype.kind not in "iu":
-        raise InputError(f"{name}: has type {array.dtype}, expected whole numbers")
-    if array.size and max(int(array.max()), -int(array.min())) >= 2**53:
-        raise InputError(f"{name}: is out of range")
-    return array.astype(np.int64, copy=False)
-
-
-def check_budget_policy(policy: BudgetPolicy) -> None:
-    """Raise unless the tables fit each other, so that no index leads out of them."""
-    H, S = policy.first.shape if policy.first.ndim == 2 else (-1, -1)
-    rules = (
-        (H > 0 and S > 0 and policy.grid.horizon == H, "first: must have shape [H, S] with H steps of the grid"),
-        (policy.elsewhere.shape == (H, S), "elsewhere: must have shape [H, S]"),
-        (policy.offset.shape == (H, S + 1), "offset: must have shape [H, S + 1]"),
-        (policy.actions.ndim == 1 and policy.actions.size > 0, "actions: must be a flat, non-empty array"),
-        (abs(policy.budget) < 2**53, "budget: is out of range"),
-    )
-    for holds, rule in rules:
-        if not holds:
-            raise InputError(rule)
-    if int(policy.offset.min()) < 0 or int(policy.offset.max()) > policy.actions.size:
-        raise InputError("offset: must stay within actions")
-    if not (np.diff(policy.offset, axis=1) >= 0).all():
-        raise InputError("offset: must not decrease")
-    if min(int(policy.actions.min()), int(policy.elsewhere.min())) < 0:
-        raise InputError("actions: must not be negative")
+def table_shape(policy: Policy) -> tuple[int, int] | None:
+    """The numbers of steps and states (H, S) of a policy of tables, else None."""
+    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        return None
+    return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
 
 
 def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
     """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
-    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+    shape = table_shape(policy)
+    if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return
-    shape = (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
     if shape != (H, S):
         raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
     most = int(policy.actions.max(initial=0))

@@ -1,7 +1,7 @@
 """Learning curves: every run for itself, and runs that differ in their seed only together, with an interval.
 
-The interval of several seeds is Student's t for the mean, at each iteration: mean +- t_{n-1} s / sqrt(n). A single
-run of a simulator has the bounds of its evaluations instead; an exact CVaR needs none.
+The interval of several seeds is that of `risk.over_runs`, as in tables and figures, at each iteration. A single run of
+a simulator has the bounds of its evaluations instead; an exact CVaR needs none.
 """
 
 from __future__ import annotations
@@ -11,22 +11,17 @@ from typing import Any
 import numpy as np
 
 from tailrank.report._levels import pack
+from tailrank.risk.over_runs.intervals import CONFIDENCE
+from tailrank.risk.over_runs.seeds import band
 from tailrank.runs.read import Run
 
 SERIES = ("cvar", "regret", "return", "bonus", "log_likelihood")
-POSSIBLE = {"regret": (0.0, np.inf), "bonus": (0.0, np.inf), "log_likelihood": (-np.inf, 0.0)}
 MOST_POINTS = 400
 MOST_LINES = 20
-CONFIDENCE = 0.95
-FEWEST = 3
-"""Seeds from which on an interval says anything: t is 12.7 for two, 4.3 for three."""
 
 
-def curves(runs: list[Run], least: float = -np.inf) -> dict[str, Any]:
-    """Groups of runs with their curves; an empty list of groups where no run has a row.
-
-    least: the smallest possible return. No interval goes beyond what is possible.
-    """
+def curves(runs: list[Run]) -> dict[str, Any]:
+    """Groups of runs with their curves; an empty list of groups where no run has a row."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.rows:
@@ -34,7 +29,7 @@ def curves(runs: list[Run], least: float = -np.inf) -> dict[str, Any]:
     names = _names([members[0] for members in groups.values()])
     return {
         "confidence": CONFIDENCE,
-        "groups": [_group(members, name, least) for members, name in zip(groups.values(), names, strict=True)],
+        "groups": [_group(members, name) for members, name in zip(groups.values(), names, strict=True)],
     }
 
 
@@ -45,11 +40,10 @@ def _names(firsts: list[Run]) -> list[str]:
     return [", ".join(f"{k} {run.config.get(k, '-')}" for k in differ[:4]) for run in firsts]
 
 
-def _group(members: list[Run], name: str, least: float) -> dict[str, Any]:
+def _group(members: list[Run], name: str) -> dict[str, Any]:
     stars = {run.star for run in members}
     star = stars.pop() if len(stars) == 1 else None
     common = min(len(run.rows) for run in members)
-    limits = POSSIBLE | {"cvar": (least, np.inf if star is None else star)}
     return {
         "name": name,
         "tau": members[0].tau,
@@ -58,7 +52,7 @@ def _group(members: list[Run], name: str, least: float) -> dict[str, Any]:
         "iterations": [len(run.rows) for run in members],
         "common": common,
         "runs": [_run(run) for run in members[:MOST_LINES]],
-        "mean": _mean(members, common, limits) if len(members) > 1 else None,
+        "mean": _mean(members, common) if len(members) > 1 else None,
     }
 
 
@@ -79,12 +73,9 @@ def _run(run: Run) -> dict[str, Any]:
     return result | {name: pack(column[at]) for name, column in columns.items() if column is not None}
 
 
-def _mean(members: list[Run], common: int, limits: dict[str, tuple[float, float]]) -> dict[str, Any]:
+def _mean(members: list[Run], common: int) -> dict[str, Any]:
     """Mean and interval over the runs, for the iterations that all of them have."""
-    from scipy import stats
-
-    at, n = _thinned(common), len(members)
-    t = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1))
+    at = _thinned(common)
     episodes = members[0].column("episodes")
     result: dict[str, Any] = {"episodes": pack(episodes[:common][at])} if episodes is not None else {}
     for name in SERIES:
@@ -92,10 +83,8 @@ def _mean(members: list[Run], common: int, limits: dict[str, tuple[float, float]
         if any(column is None for column in columns):
             continue
         table = np.stack([column[:common][at] for column in columns if column is not None])
-        mean = table.mean(axis=0)
-        result[name] = {"mean": pack(mean)}
-        if n >= FEWEST:
-            half = t * table.std(axis=0, ddof=1) / np.sqrt(n)
-            low, high = (np.clip(bound, *limits.get(name, (-np.inf, np.inf))) for bound in (mean - half, mean + half))
-            result[name] |= {"low": pack(low), "high": pack(high)}
+        line = band(at, [table], "mean", np.random.default_rng(0))
+        result[name] = {"mean": pack(line.y)}
+        if line.low is not None and line.high is not None:
+            result[name] |= {"low": pack(line.low), "high": pack(line.high)}
     return result

@@ -130,9 +130,8 @@ class Subject:
 
     def news(self) -> dict[str, Any]:
         """The part of the data that changes with every row of a run."""
-        least = min((float(problem.plan.curve.budget[0]) for problem in self.problems), default=-np.inf)
         return {
-            "learning": curves(list(self.runs), least) if self.runs else None,
+            "learning": curves(list(self.runs)) if self.runs else None,
             "about": [{"name": name, "rows": [list(row) for row in rows]} for name, rows in self.about],
             "warnings": list(self.warnings),
             "notes": list(self.notes),

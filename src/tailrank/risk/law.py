@@ -83,13 +83,20 @@ class ReturnLaw:
         return value + missing * (float(self.values[i + 1]) - quantile) if missing > 0.0 else value
 
 
-def best_budget(budgets: np.ndarray, shortfall: np.ndarray, tau: float) -> int:
-    """Position of the smallest budget that attains max_c { c - V(c) / tau }, for increasing c [C] and V(c) [C]."""
+def best_budget(budgets: np.ndarray, shortfall: np.ndarray, tau: float, mean: np.ndarray | None = None) -> int:
+    """Position of the budget that attains max_c { c - V(c) / tau }, for increasing c [C] and V(c) [C].
+
+    Of several it is the one with the largest mean [C], where means are given, and then the smallest.
+    """
     with np.errstate(over="ignore"):
         objective = (budgets - budgets[0]) - shortfall / tau
     i = int(np.argmax(objective))
     rounding = TIE * (float(budgets[i] - budgets[0]) + abs(float(shortfall[i])) / tau)
-    return int(np.argmax(objective >= objective[i] - rounding))
+    tied = np.flatnonzero(objective >= objective[i] - rounding)
+    if mean is None:
+        return int(tied[0])
+    best = float(mean[tied].max())
+    return int(tied[np.argmax(mean[tied] >= best - TIE * float(np.abs(mean[tied]).max()))])
 
 
 def var(values: object, tau: float, probs: object = None) -> float:

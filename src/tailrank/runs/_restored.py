@@ -6,20 +6,20 @@ and ranges are compared with a fresh state of the same run, and what does not fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from tailrank._system.arrays import Arrays, arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.envs import Episodic
 from tailrank.envs.protocols import Simulator
 from tailrank.models.counts import SparseCounts, TransitionCounts
 from tailrank.planning.latent.planner import LatentPlan
-from tailrank.runs.policy_files.observed import checked_decoder
+from tailrank.policies.decoders.registry import decoder_from
 
-Arrays = Mapping[str, np.ndarray]
 SPARSE = ("pair.", "after.", "count.")
 """Beginnings of the names of arrays whose size depends on what was seen."""
 MOST_UNITS = 10**6
@@ -42,20 +42,20 @@ def check_finite(arrays: Arrays, fresh: Any, env: Episodic, decoder: bool) -> No
     """Raise unless these can be the arrays of a learner on a finite environment, whose fresh state is given."""
     for name, array in fresh.to_arrays().items():
         if not name.startswith(SPARSE):
-            _same(arrays[name], array, name)
-            _require(name.startswith("tracked") or bool(np.isfinite(arrays[name]).all()), f"{name}: must be finite")
-        if name.startswith(("visits.", "counts.")):
-            _require(bool((arrays[name] >= 0).all()), f"{name}: must not be negative")
+            _check_one(arrays, name, _describe_like(array, name))
         if name.startswith("gram."):
             np.linalg.cholesky(arrays[name])  # raises where it is no covariance
-    _require(int(arrays["counters"].min()) >= 0, "counters: must not be negative")
     seen = getattr(fresh, "seen", None)
     if isinstance(seen, TransitionCounts):
         for h, counts in enumerate(seen.counts):
+            S, A, N = counts.shape
             if isinstance(counts, SparseCounts):
-                _check_sparse(arrays, h, counts.shape)
+                described = {"pair": f"whole [n*] >= 0, < {S * A}", "after": f"whole [n*] >= 0, < {N}"}
+                described |= {"count": "float64 [n*] > 0"}
+                check_arrays({name: arrays[f"{name}.{h}"] for name in described}, described, f"step {h}, ")
+                _check_order(arrays[f"pair.{h}"] * N + arrays[f"after.{h}"], f"pair.{h}")
             if any(name.startswith(f"model.{h}.") for name in arrays):
-                _check_step(arrays, f"model.{h}", counts.shape)
+                _check_step(arrays_below(arrays, f"model.{h}."), f"model.{h}.", counts.shape)
     for name in {name.rpartition(".actions.")[0] for name in arrays if ".actions." in name}:
         _check_plan(arrays, name, env, (env.n_groups if decoder else env.n_states,))
 
@@ -67,86 +67,76 @@ def plan_in(arrays: dict[str, np.ndarray], name: str, env: Episodic) -> LatentPl
         return LatentPlan.from_arrays(arrays, name)
 
 
-def _check_sparse(arrays: Arrays, h: int, shape: tuple[int, int, int]) -> None:
-    pair, after, count = (arrays[f"{name}{h}"] for name in SPARSE)
-    _require(pair.shape == after.shape == count.shape == (count.size,), f"pair.{h}: must be as long as count")
-    _whole(pair, f"pair.{h}", shape[0] * shape[1])
-    _whole(after, f"after.{h}", shape[2])
-    _require(count.dtype == np.float64 and bool((count > 0).all()), f"count.{h}: must be positive")
-    _require(bool((np.diff(pair * shape[2] + after) > 0).all()), f"pair.{h}: must be in order")
-
-
-def _check_step(arrays: Arrays, name: str, shape: tuple[int, int, int]) -> None:
-    if f"{name}.phi" in arrays:
-        phi, psi = (arrays[f"{name}.{part}"] for part in ("phi", "psi"))
-        fits = phi.ndim == 3 and phi.shape[:2] == shape[:2] and psi.shape == (phi.shape[2], shape[2])
-        _require(fits and phi.dtype == psi.dtype == np.float64, f"{name}: must have {shape} groups, actions and groups")
-        _require(bool(np.isfinite(phi).all() and np.isfinite(psi).all()), f"{name}: must be finite")
+def _check_step(arrays: Arrays, where: str, shape: tuple[int, int, int]) -> None:
+    S, A, N = shape
+    if "phi" in arrays:
+        check_arrays(arrays, {"phi": "float64 [S, A, d]", "psi": "float64 [d, N]"}, where, S=S, A=A, N=N)
         return
-    first, after, prob, sizes = (arrays[f"{name}.{part}"] for part in ("first", "after", "prob", "shape"))
-    _require(sizes.tolist() == list(shape), f"{name}: must have {shape} groups, actions and groups")
-    _require(first.shape == (shape[0] * shape[1] + 1,) and first.dtype.kind in "iu", f"{name}.first: has another size")
-    ends = int(first[0]) == 0 and int(first[-1]) == after.size and bool((np.diff(first) >= 0).all())
-    _require(ends and prob.shape == after.shape == (after.size,), f"{name}.first: must lead through all rows")
-    _whole(after, f"{name}.after", shape[2])
-    _require(prob.dtype == np.float64 and bool(np.isfinite(prob).all()), f"{name}.prob: must be finite")
+    described = {
+        "after": "whole [n*] >= 0, < N",
+        "prob": "float64 [n*]",
+        "first": "whole [S*A+1] offsets of n",
+        "shape": "whole [3]",
+    }
+    check_arrays(arrays, described, where, S=S, A=A, N=N)
+    if arrays["shape"].tolist() != list(shape):
+        raise InputError(f"{where}shape: must be {list(shape)}, found {arrays['shape'].tolist()}")
 
 
 def _check_plan(arrays: Arrays, name: str, env: Episodic, sizes: tuple[int, ...]) -> None:
-    tables = [arrays[f"{name}.actions.{h}"] for h in range(env.horizon)]
-    curve, budget, objective = (arrays[f"{name}.{part}"] for part in ("curve", "budget", "objective"))
-    _require(curve.ndim == 1 and curve.size > 0 and curve.dtype == np.float64, f"{name}.curve: must be numbers")
-    for h, table in enumerate(tables):
-        fits = table.ndim == 2 and len(table) == len(tables[0]) and len(table) in sizes
-        fits = fits and 0 < table.shape[1] <= curve.size
-        _require(fits, f"{name}.actions.{h}: must be [groups, budgets], at most {curve.size} budgets")
-        _whole(table, f"{name}.actions.{h}", env.n_actions)
-    _require(budget.shape == objective.shape == (1,), f"{name}.budget: must be one number")
-    _whole(budget, f"{name}.budget", curve.size)
+    """The plan has tables [states or groups, C_h] with at most as many budgets as its curve."""
+    where, A = f"{name}.", env.n_actions
+    described = {"curve": "float64 [C] any", "budget": "whole [1] >= 0, < C", "objective": "number [1] any"}
+    steps = [f"actions.{h}" for h in range(env.horizon)]
+    described |= {step: f"whole [S={'|'.join(map(str, sizes))}, *] >= 0, < {A}" for step in steps}
+    size = check_arrays({part: arrays[where + part] for part in described}, described, where)
+    for step in steps:
+        if not 0 < arrays[where + step].shape[1] <= size["C"]:
+            raise InputError(f"{where}{step}: must have budgets, at most {size['C']}")
 
 
 def check_observed(arrays: Arrays, env: Simulator) -> None:
     """Raise unless these can be the arrays of a learner of observations in this simulator."""
     H, A = env.horizon, env.n_actions
-    for name, size in (("episodes", 1), ("counters", 2), ("sizes", 4), ("usual", H), ("grid", 4), ("fitted", 2)):
-        _require(arrays[name].shape == (size,) and arrays[name].dtype.kind in "iuf", f"{name}: must be {size} numbers")
-    for name in ("episodes", "counters", "sizes"):
-        _whole(arrays[name], name, 2**31)
-    unit, top, zero = (float(x) for x in arrays["grid"][1:])
-    _require(bool(np.isfinite(arrays["grid"]).all()) and unit > 0, "grid: must be finite, with a positive unit")
-    _require(top == int(top) and zero == int(zero) and 0 <= zero <= top <= MOST_UNITS, "grid: must have few units")
-    usual = arrays["usual"]
-    _require(bool((usual >= 0).all() and (usual <= top).all()), f"usual: must lie in 0..{top:g}")
-    parts = {name.removeprefix("decoder.array."): x for name, x in arrays.items() if name.startswith("decoder.array.")}
-    K = checked_decoder(arrays["decoder.kind"].tobytes().decode(), parts, H).n_latents
+    _check_one(arrays, "grid", "number [4]")
+    _, unit, top, zero = (float(x) for x in arrays["grid"])
+    if not (unit > 0 and top == int(top) and zero == int(zero) and 0 <= zero <= top <= MOST_UNITS):
+        raise InputError(f"grid: must have a positive unit and at most {MOST_UNITS} units")
+    K = decoder_from(arrays["decoder.kind"].tobytes().decode(), arrays_below(arrays, "decoder.array."), H).n_latents
+    _check_one(arrays, "sizes", "whole [4] >= 0")
     steps, latents, actions, units = (int(x) for x in arrays["sizes"])
-    fits = steps in (1, H) and (latents, actions, units) == (K, A, int(top))
-    _require(fits, f"sizes: must be those of {K} latents, {A} actions and {top:g} units")
-    codes, counts = arrays["codes"], arrays["counts"]
-    _require(codes.shape == counts.shape == (codes.size,), "codes: must be as long as counts")
-    _whole(codes, "codes", steps * K * A * (K + 1) * (units + 1))
-    _require(bool((np.diff(codes) > 0).all()) and codes.dtype == np.int64, "codes: must be in order")
-    _require(counts.dtype == np.float64 and bool((counts > 0).all()), "counts: must be positive")
+    if steps not in (1, H) or (latents, actions, units) != (K, A, int(top)):
+        raise InputError(f"sizes: must be those of {K} latents, {A} actions and {top:g} units")
+    described = {
+        "episodes": "whole [1] >= 0, < 2147483648",
+        "counters": "whole [2] >= 0, < 2147483648",
+        "usual": f"number [{H}] >= 0, <= {units}",
+        "fitted": "number [2] any",
+        "codes": f"int64 [n*] >= 0, < {steps * K * A * (K + 1) * (units + 1)}, increasing",
+        "counts": "float64 [n*] > 0",
+    }
+    check_arrays({name: arrays[name] for name in described}, described)
     for h in range(H):
         if f"support.{h}.mix" in arrays:
-            mix, weights, sure = (arrays[f"support.{h}.{name}"] for name in ("mix", "weights", "sure"))
-            fits = mix.shape == weights.shape[::-1] and mix.shape[1:] == sure.shape == (K,)
-            same = mix.dtype == weights.dtype == sure.dtype == np.float64
-            _require(fits and same, f"support.{h}: must fit {K} latents")
-            _require(steps * K * A * (K + 1) <= MOST_MOVES, f"sizes: {K} latents are too many for a filter")
+            described = {"mix": "float64 [n*, K] any", "weights": "float64 [K, n*] any", "sure": "float64 [K] any"}
+            check_arrays(arrays_below(arrays, f"support.{h}."), described, f"support.{h}.", K=K)
+            if steps * K * A * (K + 1) > MOST_MOVES:
+                raise InputError(f"sizes: {K} latents are too many for a filter")
 
 
-def _same(found: np.ndarray, fresh: np.ndarray, name: str) -> None:
-    kinds = "iu" if fresh.dtype.kind in "iu" else fresh.dtype.kind
-    if found.shape != fresh.shape or found.dtype.kind not in kinds:
-        raise InputError(f"{name}: must be {fresh.dtype} of shape {fresh.shape}, found {found.dtype} of {found.shape}")
+def _describe_like(fresh: np.ndarray, name: str) -> str:
+    """What an array of a checkpoint must be to take the place of this one."""
+    kind = {"i": "whole", "u": "whole", "f": "float"}.get(fresh.dtype.kind, str(fresh.dtype))
+    rules = (
+        "any" if name.startswith("tracked") else ">= 0" if name.startswith(("visits.", "counts.", "counters")) else ""
+    )
+    return f"{kind} [{', '.join(map(str, fresh.shape))}] {rules}".rstrip()
 
 
-def _whole(array: np.ndarray, name: str, below: int) -> None:
-    inside = not array.size or (int(array.min()) >= 0 and int(array.max()) < below)
-    _require(array.dtype.kind in "iu" and inside, f"{name}: must be whole numbers in 0..{below - 1}")
+def _check_one(arrays: Arrays, name: str, description: str) -> None:
+    check_arrays({name: arrays[name]}, {name: description})
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InputError(message)
+def _check_order(keys: np.ndarray, name: str) -> None:
+    if not (np.diff(keys) > 0).all():
+        raise InputError(f"{name}: must be in order")

@@ -132,11 +132,11 @@ class ELA:
         ), info
 
     def greedy(self, state: ELAState, env: CountableEnv, streams: Streams) -> LatentPlan:
-        """The plan of the last model without bonus: what it believes to be best."""
+        """The plan of the last model without bonus: what it believes best, and best for the mean once that is met."""
         if state.model is None:
             raise checks.InputError("state: no iteration has been run, there is no model to plan in")
         problem = self._problem(state.model, state, env, 0.0)
-        return self.planner(problem, problem.no_bonus, streams.planner(state.k))
+        return self.planner(problem, problem.no_bonus, streams.planner(state.k)).neutral_when_met()
 
     def _collect(self, state: ELAState, env: CountableEnv, rounds: int, rng: np.random.Generator) -> tuple[int, int]:
         """Play the episodes of one iteration and count what they show; returns (episodes, steps).

@@ -15,7 +15,7 @@ from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import Support
 from tailrank.policies.decoders.base import Decoder
-from tailrank.policies.decoders.kinds import decoder_from
+from tailrank.policies.decoders.registry import decoder_from
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 
 
@@ -71,7 +71,7 @@ class ObservedState:
         grid = RewardGrid(float(low), float(unit), int(top), int(zero), _text(arrays["grid.source"]))
         prefix = "decoder.array."
         parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        decoder = decoder_from(_text(arrays["decoder.kind"]), parts)
+        decoder = decoder_from(_text(arrays["decoder.kind"]), parts, replay.horizon)
         held_out, converged = arrays["fitted"]
         labels = np.zeros((0, replay.horizon), dtype=np.int64)
         fitted = Fitted(decoder, labels, float(held_out), _text(arrays["fitted.chosen"]), bool(converged))

@@ -9,7 +9,9 @@ the lower convex hull of the points (c, V(c)).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from tailrank.checks import InputError, tail_level
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
+from tailrank.planning.exact.limits import unlimited
 from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.law import best_budget
 
@@ -27,18 +30,20 @@ SHORT = 1e-12
 @dataclass(frozen=True)
 class Curve:
     """Budgets [C] as grid indices, in reward units, and the same less the grid's offset (which may be so large that
-    it swallows their differences); V(c) [C] in reward units."""
+    it swallows their differences); V(c) [C] in reward units. mean [C], where it is known: the best mean (less the
+    offset) of a policy that attains V(c)."""
 
     index: np.ndarray
     budget: np.ndarray
     above: np.ndarray
     shortfall: np.ndarray
+    mean: np.ndarray | None = None
 
     @classmethod
-    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray) -> Curve:
-        """From budgets as grid indices [C] and V [C] in units."""
+    def of(cls, grid: BudgetGrid, index: np.ndarray, shortfall: np.ndarray, mean: np.ndarray | None = None) -> Curve:
+        """From budgets as grid indices [C], V [C] in units and means [C] in reward units."""
         unit = float(grid.unit)
-        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit)
+        return cls(index, np.asarray(grid.value(index)), index * unit, shortfall * unit, mean)
 
     def objective(self, tau: float) -> np.ndarray:
         """c - V(c) / tau at every budget, [C]."""
@@ -46,24 +51,43 @@ class Curve:
             return self.budget - self.shortfall / tail_level(tau)
 
     def best(self, tau: float) -> int:
-        """Position of the smallest budget that attains the maximum."""
-        return best_budget(self.above, self.shortfall, tail_level(tau))
+        """Position of the budget that attains the maximum: of several that with the best mean, then the smallest."""
+        return best_budget(self.above, self.shortfall, tail_level(tau), self.mean)
+
+    def up_to(self, index: int) -> Curve:
+        """This curve without the budgets above a grid index (its first budget stays)."""
+        n = max(1, int(np.searchsorted(self.index, index, side="right")))
+        return Curve(self.index[:n], self.budget[:n], self.above[:n], self.shortfall[:n])
 
     def refined(self, finer: Curve) -> Curve:
-        """This curve with a part of it replaced by a finer one."""
-        outside = (self.above < finer.above[0]) | (self.above > finer.above[-1])
-        order = np.argsort(np.concatenate([self.above[outside], finer.above]), kind="stable")
-        columns = zip(
+        """This curve, with all up to the last budget of a finer one replaced by that.
+
+        Lines between neighbouring points of either lie below V. For the line across the seam that holds if it begins
+        no higher than this curve does there. Below the first budget V is zero.
+        """
+        seam = finer.above[-1]
+        later = self.above > seam
+        shortfall = finer.shortfall.copy()
+        if later.any():
+            shortfall[-1] = min(shortfall[-1], float(np.interp(seam, self.above, self.shortfall)))
+        parts = zip(
+            (finer.index, finer.budget, finer.above, shortfall),
             (self.index, self.budget, self.above, self.shortfall),
-            (finer.index, finer.budget, finer.above, finer.shortfall),
             strict=True,
         )
-        return Curve(*(np.concatenate([a[outside], b])[order] for a, b in columns))
+        return Curve(*(np.concatenate([new, old[later]]) for new, old in parts))
 
     def frontier(self) -> Frontier:
-        """The optimum as a function of tau."""
+        """The optimum as a function of tau; found once."""
+        return self._frontier
+
+    @cached_property
+    def _frontier(self) -> Frontier:
+        from tailrank.planning.exact import _hull_kernels
+
         span = float(self.above[-1] - self.above[0]) or 1.0
-        hull = _lower_hull(self.above / span, self.shortfall / span)
+        hull = np.empty(self.above.size, np.int64)
+        hull = hull[: _hull_kernels.lower_hull(self.above / span, self.shortfall / span, hull)]
         budget, shortfall = self.budget[hull], self.shortfall[hull]
         slope = np.diff(shortfall) / np.diff(self.above[hull])
         ends = np.clip(np.concatenate([[0.0], slope, [1.0]]), 0.0, 1.0)
@@ -86,42 +110,47 @@ class Frontier:
         return float(self.budget[i] - self.shortfall[i] / tau)
 
 
-def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Indices of the lower convex hull of points with increasing x."""
-    hull: list[int] = []
-    for i in range(x.size):
-        while len(hull) > 1:
-            a, b = hull[-2], hull[-1]
-            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
-                break
-            hull.pop()
-        hull.append(i)
-    return np.asarray(hull)
-
-
 @dataclass(frozen=True)
 class InductionRequest:
-    """An induction that has been laid out but not run."""
+    """An induction that has been laid out but not run.
+
+    most: the largest starting budget that its tables are for. With the best means `neutral` [H + 1, S] ties go to the
+    mean.
+    """
 
     mdp: FiniteMDP
     grid: BudgetGrid
     layout: induction.Layout
     keep_actions: bool
+    most: int | None = None
+    neutral: np.ndarray | None = None
 
     @property
     def bytes(self) -> int:
         """Memory the induction will take."""
         actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
         tables = 16 * self.mdp.n_states * self.mdp.horizon
-        return self.layout.value_bytes + actions + tables
+        return self.layout.value_bytes * (1 if self.neutral is None else 2) + actions + tables
 
-    def run(self, mean_actions: np.ndarray) -> tuple[Curve, BudgetPolicy | None]:
-        """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept."""
+    def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
+        """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
+
+        check: called before every step; what it raises ends the induction.
+        """
         result = induction.induct(
-            self.mdp, self.grid, self.layout, keep_actions=self.keep_actions, at_ends=mean_actions
+            self.mdp,
+            self.grid,
+            self.layout,
+            keep_actions=self.keep_actions,
+            at_ends=mean_actions,
+            neutral=self.neutral,
+            check=check,
         )
         index, units = result.curve(self.mdp.start)
-        return Curve.of(self.grid, index, units), self._policy(result, mean_actions) if self.keep_actions else None
+        mean = result.means(self.mdp.start) if self.neutral is not None else None
+        curve = Curve.of(self.grid, index, units, mean)
+        curve = curve if self.most is None else curve.up_to(self.most)
+        return curve, self._policy(result, mean_actions) if self.keep_actions else None
 
     def _policy(self, result: induction.Induction, mean_actions: np.ndarray) -> BudgetPolicy:
         tables = self.layout.tables[:-1]

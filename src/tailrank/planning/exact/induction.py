@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from tailrank._system.parallel import over_states
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.limits import unlimited
 
 CACHED = 2**19
 """Entries of tables that may stay in a cache."""
@@ -91,11 +94,16 @@ class Layout:
 
 @dataclass(frozen=True)
 class Induction:
-    """Result of the induction: the first step's values, and the actions of all tables in order, if kept."""
+    """Result of the induction: the first step's values, and the actions of all tables in order, if kept.
+
+    start_means: the largest mean of what is earned (above the grid's origin, in reward units) among the policies that
+    attain the values; empty if it was not asked for.
+    """
 
     layout: Layout
     start_values: np.ndarray
     actions: np.ndarray
+    start_means: np.ndarray
 
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
@@ -103,16 +111,21 @@ class Induction:
         The budgets are those between the least and the most that can be earned from some start; where
         starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
         """
+        spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
+        budgets = np.concatenate([np.arange(low, high + 1) for low, high in spans])
+        return budgets, np.concatenate([self._mixed(start, self.start_values, *span, slope=1.0) for span in spans])
+
+    def means(self, start: np.ndarray) -> np.ndarray:
+        """The best mean of a policy that attains the curve, at each of its budgets, [C]; see `start_means`."""
+        spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
+        return np.concatenate([self._mixed(start, self.start_means, *span, slope=0.0) for span in spans])
+
+    def _mixed(self, start: np.ndarray, values: np.ndarray, low: int, high: int, *, slope: float) -> np.ndarray:
         from tailrank.planning.exact import _kernels
 
-        tables, states = self.layout.tables[0], start > 0
-        parts = []
-        for low, high in _union(tables.first[states], tables.last[states]):
-            total = np.zeros(high - low + 1)
-            _kernels.mix_tables(start, tables.first, tables.offset, tables.pad, self.start_values, low, total)
-            parts.append((np.arange(low, high + 1), total))
-        budgets, totals = zip(*parts, strict=True)
-        return np.concatenate(budgets), np.concatenate(totals)
+        tables, total = self.layout.tables[0], np.zeros(high - low + 1)
+        _kernels.mix_tables(start, tables.first, tables.offset, tables.pad, values, low, total, slope)
+        return total
 
 
 def _union(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
@@ -193,7 +206,7 @@ def layout(
 
 def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
     """The largest budget that can be left at each step, [S] each, from a starting budget of `most`."""
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _forward_kernels as _kernels
 
     caps = [np.where(mdp.start > 0, most, -(2**60))]
     for h in range(steps - 1):
@@ -213,27 +226,35 @@ def induct(
     keep_actions: bool,
     at_ends: np.ndarray | None = None,
     bonus: np.ndarray | None = None,
+    neutral: np.ndarray | None = None,
+    check: Callable[[], None] = unlimited,
 ) -> Induction:
-    """Run the induction on a layout.
+    """Run the induction on a layout; `check` is called before every step.
 
     at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
+    neutral [H + 1, S]: the best means from each step on, in reward units. Where given, actions that tie are told apart
+    by the mean, carried in a second table; otherwise the lowest is taken.
     """
     from tailrank.planning._row_kernels import BLOCK
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _gather_kernels, _kernels
 
     tables = plan.tables
     step_units = units_of_steps(mdp, grid)
     values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
     buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
+    means = np.zeros(0 if neutral is None else values.size)
+    mean_buffers = [np.empty(0 if neutral is None else b.size) for b in buffers]
+    above = None if neutral is None else neutral - _origins_left(grid)[:, None]
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
     places = np.empty((mdp.n_states, 3), np.int64)
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
     for h in reversed(range(len(tables) - 1)):
+        check()
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
-        _kernels.padded_places(after.first, after.offset, after.pad, places)
+        _gather_kernels.padded_places(after.first, after.offset, after.pad, places)
         result = buffers[h % 2]
         actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
         arguments = (
@@ -253,11 +274,39 @@ def induct(
             no_action if at_ends is None else at_ends[h],
             TIE,
             after.stored > CACHED,
+            no_bonus if above is None else mean_rewards(mdp, grid, h),
+            no_bonus if above is None else above[h],
+            means,
+            mean_buffers[h % 2],
         )
         work = mdp.rows_of_states(h) * np.diff(here.offset)
         over_states(_kernels.backup, arguments, work)
-        values = result
-    return Induction(plan, values, kept)
+        values, means = result, mean_buffers[h % 2]
+    return Induction(plan, values, kept, means)
+
+
+def _origins_left(grid: BudgetGrid) -> np.ndarray:
+    """What the grid's origin earns from each step on, [H + 1]."""
+    return np.array([float(x) for x in accumulate(reversed(grid.origin), initial=Fraction(0))])[::-1]
+
+
+@lru_cache(maxsize=8)
+def _mean_rewards_once(mdp: FiniteMDP, origin: float) -> np.ndarray:
+    return _mean_of_pairs(mdp.rows(0)[0], mdp.prob * (mdp.reward - origin))
+
+
+def mean_rewards(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> np.ndarray:
+    """The expected (discounted) reward of each pair at step h, above the grid's origin, in reward units, [S A]."""
+    origin = float(grid.origin[h])
+    if mdp.same_every_step:
+        return _mean_rewards_once(mdp, origin)
+    ptr, _, prob, _ = mdp.rows(h)
+    return _mean_of_pairs(ptr, prob * (mdp.scaled_rewards(h) - origin))
+
+
+def _mean_of_pairs(ptr: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """The terms [n] added up by pairs, [S A]."""
+    return np.bincount(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), weights=terms, minlength=ptr.size - 1)
 
 
 def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:

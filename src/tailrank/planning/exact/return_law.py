@@ -12,6 +12,7 @@ Three ways, tried in this order:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -22,6 +23,7 @@ from tailrank import checks
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
+from tailrank.planning.exact.limits import unlimited
 from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, Policy, check_fits
 from tailrank.risk.law import ReturnLaw
 
@@ -87,17 +89,22 @@ class Evaluation:
 
 
 def return_law(
-    policy: Policy, mdp: FiniteMDP, grid: BudgetGrid | None = None, listed_limit: int = LISTED_LIMIT
+    policy: Policy,
+    mdp: FiniteMDP,
+    grid: BudgetGrid | None = None,
+    listed_limit: int = LISTED_LIMIT,
+    check: Callable[[], None] = unlimited,
 ) -> Evaluation:
     """The law of the (discounted) return of `policy` in `mdp`.
 
-    grid: where to round rewards if the law is too large to list (default: the policy's own).
+    grid: where to round rewards if the law is too large to list (default: the policy's own). check: called before
+    every step on the grid.
     """
     check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
-        found = _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+        found = _lattice(policy, mdp, grid, check)  # type: ignore[arg-type]
         if found is not None:
             return found
     listed = _listed(policy, mdp, listed_limit)
@@ -108,7 +115,7 @@ def return_law(
             f"policy: its return law has more than {listed_limit} values and no budget grid to round them to; "
             "evaluate it by Monte Carlo (episodes=...)"
         )
-    found = None if grid.rounding == "exact" else _lattice(policy, mdp, grid)  # type: ignore[arg-type]
+    found = None if grid.rounding == "exact" else _lattice(policy, mdp, grid, check)  # type: ignore[arg-type]
     if found is None:
         raise checks.InputError(
             f"policy: its return law has more than {listed_limit} values, spread over more than {LATTICE_LIMIT} units "
@@ -184,12 +191,14 @@ def _check_available(counts: np.ndarray, h: int, states: np.ndarray, actions: np
         )
 
 
-def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid) -> Evaluation | None:
+def _lattice(
+    policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid, check: Callable[[], None]
+) -> Evaluation | None:
     """Law on the grid: exact if the grid is, otherwise with the moments of what rounding left out.
 
     None if what was earned until some step spreads too far for a table.
     """
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _forward_kernels as _kernels
 
     exact = grid.rounding == "exact"
     budget = policy.budget if isinstance(policy, BudgetPolicy) else 0
@@ -201,6 +210,7 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
     stop = mdp.horizon if exact else _last_open_step(mdp, grid)
     step_units = induction.units_of_steps(mdp, grid)
     for h in range(stop):
+        check()
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)
         error = nothing if exact else _units_and_error(mdp, grid, h)[1]
@@ -244,7 +254,7 @@ def _lattice(policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGr
 
 def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """The budgets that are left with positive probability, falling, and the columns of the law added up by them."""
-    from tailrank.planning.exact import _kernels
+    from tailrank.planning.exact import _forward_kernels as _kernels
 
     own = np.diff(spread)
     most = int((low + own - 1)[own > 0].max())

@@ -46,6 +46,14 @@ class LatentPlan:
         best = best_budget(np.arange(self.curve.size), self.curve, tau)
         return replace(self, budget=best, objective=float(best - self.curve[best] / tau))
 
+    def neutral_when_met(self) -> LatentPlan:
+        """The same plan, and where the budget is met the best for the mean: the action above all budgets.
+
+        Without bonus every action is as good there.
+        """
+        met = [np.concatenate([table[:, -1:], table[:, 1:]], axis=1) for table in self.actions]
+        return replace(self, actions=tuple(met))
+
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         tables = {f"{name}.actions.{h}": table for h, table in enumerate(self.actions)}

@@ -8,18 +8,19 @@ everything but the decoder is a table.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
+
+from tailrank.policies.softmax import softmax
 
 
 class Decoder(Protocol):
     """Latents of observations. A shared decoder is the same at every step."""
 
-    @property
-    def kind(self) -> str:
-        """Its name in files."""
-        ...
+    kind: ClassVar[str]
+    """Its name in files, and in `decoders.registry.DECODERS`."""
 
     @property
     def shared(self) -> bool:
@@ -31,25 +32,28 @@ class Decoder(Protocol):
         """K: latents are numbered below it at every step."""
         ...
 
+    @property
+    def n_features(self) -> int:
+        """m: how many features of an observation it looks at."""
+        ...
+
     def log_odds(self, h: int, features: np.ndarray) -> np.ndarray:
         """log q_z(x) up to a constant for each observation, [n, K]; -inf for latents that step h does not have."""
         ...
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For files."""
+        """Its arrays by name, for files."""
         ...
 
+    @classmethod
+    def describe_arrays(cls, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """What arrays of these names must be (`_system/arrays.py`; H steps, m features, K latents)."""
+        ...
 
-FEATURES = {"mixture": ("project", 0), "table": ("values", 1), "neural": ("mean", 1)}
-"""Which axis of which array of a decoder counts the features."""
-
-
-def n_features(decoder: Decoder) -> int | None:
-    """How many features the decoder looks at; None if it is of an unknown kind."""
-    if decoder.kind not in FEATURES:
-        return None
-    name, axis = FEATURES[decoder.kind]
-    return int(decoder.to_arrays()[name].shape[axis])
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The decoder with these arrays, which are as described."""
+        ...
 
 
 def decode(decoder: Decoder, h: int, features: np.ndarray) -> np.ndarray:
@@ -62,6 +66,4 @@ def decode(decoder: Decoder, h: int, features: np.ndarray) -> np.ndarray:
 
 def posterior(decoder: Decoder, h: int, features: np.ndarray) -> np.ndarray:
     """q(x), [n, K], rows on the simplex."""
-    odds = decoder.log_odds(h, features)
-    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return softmax(decoder.log_odds(h, features))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+
+from tailrank.checks import InputError
 
 LARGEST_SAMPLE = 400
 """Observations of a step that the fit looks at, drawn evenly over the latents of the last fit."""
@@ -24,7 +28,7 @@ class MixtureDecoder:
     centres: np.ndarray
     log_weights: np.ndarray
     within: np.ndarray
-    kind = "mixture"
+    kind: ClassVar[str] = "mixture"
 
     @property
     def shared(self) -> bool:
@@ -35,6 +39,11 @@ class MixtureDecoder:
     def n_latents(self) -> int:
         """K."""
         return int(self.centres.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return len(self.project)
 
     def log_odds(self, h: int, features: np.ndarray) -> np.ndarray:
         """log of weight times density, up to a constant, [n, K]."""
@@ -63,18 +72,29 @@ class MixtureDecoder:
         return replace(self, project=self.project * scale[:, None], within=self.within / np.outer(scale, scale))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For files."""
-        return {
-            "project": self.project,
-            "centres": self.centres,
-            "log_weights": self.log_weights,
-            "within": self.within,
-        }
+        """Its fields by name."""
+        return {name: getattr(self, name) for name in ARRAYS}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> MixtureDecoder:
-        """From a file."""
-        return cls(*(arrays[name] for name in ("project", "centres", "log_weights", "within")))
+    def describe_arrays(cls, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """What its fields must be."""
+        return ARRAYS
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixtureDecoder:
+        """The decoder with these fields."""
+        decoder = cls(**arrays)
+        if not ((decoder.log_weights < np.inf).all() and np.isfinite(decoder.log_weights).any(axis=1).all()):
+            raise InputError("log_weights: must be numbers or -inf, and a latent must be left at every step")
+        return decoder
+
+
+ARRAYS = {
+    "project": "float [m, k]",
+    "centres": "float [T=1|H, K, k]",
+    "log_weights": "float64 [T, K] any",
+    "within": "float [m, m]",
+}
 
 
 def price(k: int, n: int) -> float:

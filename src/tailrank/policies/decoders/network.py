@@ -9,6 +9,7 @@ has one of each. `forward` is written once for NumPy and JAX, so that training a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -84,6 +85,11 @@ class NeuralDecoder:
         """K."""
         return int(self.weights["head"].shape[-1])
 
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return len(self.scale)
+
     def log_odds(self, h: int, features: np.ndarray) -> np.ndarray:
         """log q_z(x) up to a constant, [n, K]."""
         s = 0 if self.shared else h
@@ -92,27 +98,50 @@ class NeuralDecoder:
         return np.asarray(self.temperature * forward(np, here, x[None], self.image_shape)[0], dtype=np.float64)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For files."""
+        """Its numbers, and its weights with `weights.` before their names."""
         image = np.array(self.image_shape or (), dtype=np.int64)
         plain = {"mean": self.mean, "scale": self.scale, "temperature": np.array(self.temperature), "image": image}
         return {**plain, "shared": np.array(self.shared), **{f"weights.{k}": v for k, v in self.weights.items()}}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> NeuralDecoder:
-        """What `to_arrays` wrote."""
-        weights = {k.removeprefix("weights."): v for k, v in arrays.items() if k.startswith("weights.")}
-        missing = {"mean", "scale", "temperature", "image", "shared"} - set(arrays) | {"head", "head_bias"} - set(
-            weights
-        )
-        if missing:
-            raise InputError(f"neural decoder: {', '.join(sorted(missing))} missing from the file")
-        image = tuple(int(i) for i in arrays["image"])
+    def describe_arrays(cls, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """Sizes follow the network from its features on: convolutions, hidden layers, head."""
+        described = {
+            "mean": "float [1|H, m]",
+            "scale": "float [m] > 0",
+            "temperature": "float [] > 0",
+            "image": "int64 [0|3] >= 1",
+            "shared": "bool []",
+        }
+        size = "m"
+        image = arrays.get("image", np.zeros(0))
+        if image.shape == (3,):
+            rows, columns, depth = (int(n) for n in image)
+            described |= {"mean": f"float [1|H, m={rows * columns * depth}]", "scale": "float [m] > 0"}
+            if min(rows, columns) <= 2 * KERNEL:
+                raise InputError(f"image: {rows} rows, {columns} columns: must be at least {2 * KERNEL + 1} each")
+            size = str(depth)
+            for i in range(len(CHANNELS)):
+                described |= {f"weights.conv{i}": f"float [{KERNEL**2}*{size}, c{i}]"}
+                described |= {f"weights.conv{i}_bias": f"float [c{i}]"}
+                size = f"c{i}"
+                rows, columns = ((n - KERNEL) // STRIDE + 1 for n in (rows, columns))
+            size = f"{rows * columns}*{size}"
+        for i in range(2):
+            if f"weights.hidden{i}" in arrays:
+                described |= {f"weights.hidden{i}": f"float [{size}, w{i}]", f"weights.bias{i}": f"float [1|H, w{i}]"}
+                size = f"w{i}"
+        return described | {"weights.head": f"float [1|H, {size}, K]", "weights.head_bias": "float [1|H, K]"}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NeuralDecoder:
+        """The decoder that `to_arrays` was called on."""
         return cls(
-            weights=weights,
+            weights={k.removeprefix("weights."): v for k, v in arrays.items() if k.startswith("weights.")},
             mean=arrays["mean"],
             scale=arrays["scale"],
             temperature=float(arrays["temperature"]),
-            image_shape=image or None,
+            image_shape=tuple(int(i) for i in arrays["image"]) or None,
             shared=bool(arrays["shared"]),
         )
 

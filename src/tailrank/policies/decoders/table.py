@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,13 +16,18 @@ class TableDecoder:
 
     values: np.ndarray
     used: int
-    kind = "table"
-    shared = True
+    kind: ClassVar[str] = "table"
+    shared: ClassVar[bool] = True
 
     @property
     def n_latents(self) -> int:
         """K."""
         return len(self.values)
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.values.shape[1])
 
     def log_odds(self, h: int, features: np.ndarray) -> np.ndarray:
         """0 for the observation itself, or the nearest, far below for the others, -inf for free places, [n, K]."""
@@ -63,12 +70,17 @@ class TableDecoder:
         return np.array([self._index.get(row.tobytes(), -1) for row in single(features)], dtype=np.int64)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """For files."""
+        """The observations, and how many of them are used."""
         return {"values": self.values, "used": np.array([self.used])}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> TableDecoder:
-        """From a file."""
+    def describe_arrays(cls, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """What `to_arrays` returns."""
+        return {"values": "float [K, m]", "used": "whole [1] >= 1, <= K"}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TableDecoder:
+        """The decoder that `to_arrays` was called on."""
         return cls(arrays["values"], int(arrays["used"][0]))
 
 

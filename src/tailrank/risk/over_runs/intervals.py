@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.checks import inside
-from tailrank.risk.over_runs.seeds import FEWEST
 
+FEWEST, ENOUGH = 3, 10
+"""Runs from which on there is an interval (two resample to nothing but themselves), and it can be trusted a little."""
+CONFIDENCE = 0.95
 RESAMPLES = 5000
 BLOCK = 4_000_000
 """Numbers in memory at once."""
@@ -51,6 +53,15 @@ def middle(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.asarray(stats.trim_mean(np.concatenate(samples, axis=axis), 0.25, axis=axis))
 
 
+def median(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Median of all runs of all tasks, [.., n] each -> [..]."""
+    return np.asarray(np.median(np.concatenate(samples, axis=axis), axis=axis))
+
+
+CENTRES: dict[str, Statistic] = {"mean": average, "median": median, "iqm": middle}
+"""What may stand for several runs."""
+
+
 def improvement(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     """P(X > Y) + P(X = Y) / 2, averaged over tasks: X of every task, then Y of every task, [.., n] each -> [..].
 
@@ -78,23 +89,22 @@ def resampled(
 def ends(
     statistic: Statistic, samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends [..] of the intervals for samples [.., n] (of several experiments, resampled alike)."""
-    from scipy import stats
+    """The ends [..] of the intervals for samples [.., n] (of several experiments, resampled alike).
 
+    Which runs a resample takes depends on `rng` and the numbers of runs alone. So a table, a plot and a page that
+    begin with the same `rng` show the same interval for the same runs.
+    """
     sizes = [sample.shape[-1] for sample in samples]
+    chosen = [rng.integers(0, n, size=(RESAMPLES, n)) for n in sizes]
     each = max(sizes) ** 2 if statistic is improvement else sum(sizes)
-    found = stats.bootstrap(
-        samples,
-        statistic,
-        n_resamples=RESAMPLES,
-        batch=max(1, BLOCK // (each * samples[0][..., 0].size)),
-        vectorized=True,
-        axis=-1,
-        confidence_level=widened(confidence, sizes),
-        method="percentile",
-        random_state=rng,
-    ).confidence_interval
-    return np.asarray(found.low), np.asarray(found.high)
+    rows = max(1, BLOCK // (each * samples[0][..., 0].size))
+    values = [
+        statistic(*(sample[..., rows_of[i : i + rows]] for sample, rows_of in zip(samples, chosen, strict=True)))
+        for i in range(0, RESAMPLES, rows)
+    ]
+    tail = 0.5 - widened(confidence, sizes) / 2
+    low, high = np.quantile(np.concatenate(values, axis=-1), [tail, 1.0 - tail], axis=-1)
+    return low, high
 
 
 def widened(confidence: float, sizes: Sequence[int]) -> float:

@@ -8,103 +8,96 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
+from tailrank.policies.cells import ARRAYS as CELLS
 from tailrank.policies.cells import CellPolicy, Cells
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
-from tailrank.policies.tables import BudgetPolicy, check_budget_policy, whole_numbers
-
-KINDS = {"softmax": SoftmaxPolicy, "cells": CellPolicy, "distributional": DistributionalPolicy}
-CELLS = ("directions", "low", "width", "mixers")
-INNER = ("first", "offset", "actions", "elsewhere")
+from tailrank.runs.policy_files import tables
 
 Arrays = dict[str, np.ndarray]
+Layers = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
-def to_parts(policy: Any) -> tuple[Arrays, dict[str, Any]]:
-    """The policy's arrays, and its other values (a grid as it is)."""
-    if isinstance(policy, SoftmaxPolicy):
-        net = policy.network
-        return _layers(net.trunk) | {"head": net.head, "shift": net.shift}, {}
-    if isinstance(policy, DistributionalPolicy):
-        plain = {"tau": policy.tau, "n_actions": policy.n_actions, "horizon": policy.horizon}
-        return _layers(policy.layers) | {"support": policy.support}, plain
-    cells, inner = policy.cells, policy.inner
+def softmax_parts(policy: SoftmaxPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """The weights of the network."""
+    net = policy.network
+    return _layer_arrays(net.trunk) | {"head": net.head, "shift": net.shift}, {}
+
+
+def distributional_parts(policy: DistributionalPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """The weights of the network and the support of its law; tau and sizes."""
+    plain = {"tau": policy.tau, "n_actions": policy.n_actions, "horizon": policy.horizon}
+    return _layer_arrays(policy.layers) | {"support": policy.support}, plain
+
+
+def cell_parts(policy: CellPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """The hashes of all steps one after the other, offsets [H + 1] to where each begins, cells and budget tables."""
+    inner, plain = tables.to_parts(policy.inner)
     offsets = np.concatenate([[0], np.cumsum([k.size for k in policy.known])]).astype(np.int64)
     arrays = {"known": np.concatenate(policy.known), "offsets": offsets}
-    arrays |= {f"cells.{name}": getattr(cells, name) for name in CELLS}
-    arrays |= {f"inner.{name}": getattr(inner, name) for name in INNER}
-    return arrays, {"count": cells.count, "budget": inner.budget, "n_actions": policy.n_actions, "grid": inner.grid}
+    arrays |= {f"cells.{name}": getattr(policy.cells, name) for name in CELLS}
+    arrays |= {f"inner.{name}": array for name, array in inner.items()}
+    return arrays, plain | {"count": policy.cells.count, "n_actions": policy.n_actions}
 
 
-def from_parts(kind: str, arrays: Arrays, scalars: dict[str, Any]) -> Any:
-    """The policy that was stored; what does not fit together is refused."""
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise InputError(f"{name}: must be finite")
-    if kind == "softmax":
-        return _softmax(arrays)
-    return _distributional(arrays, scalars) if kind == "distributional" else _cells(arrays, scalars)
+def softmax_policy(arrays: Arrays, scalars: dict[str, Any]) -> SoftmaxPolicy:
+    """The policy with these weights."""
+    tables.check_scalars(scalars)
+    described, last = _describe_layers(arrays)
+    check_arrays(arrays, described | {"head": f"float [H, {last}, A]", "shift": "float [H, A]"})
+    return SoftmaxPolicy(Network(_layers(arrays), arrays["head"], arrays["shift"]))
 
 
-def _layers(layers: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Arrays:
-    found: Arrays = {}
-    for i, (w, b) in enumerate(layers):
-        found |= {f"layer.{i}.weight": w, f"layer.{i}.bias": b}
-    return found
-
-
-def _layers_in(arrays: Arrays) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    count = sum(name.startswith("layer.") for name in arrays) // 2
-    layers = tuple((arrays[f"layer.{i}.weight"], arrays[f"layer.{i}.bias"]) for i in range(count))
-    for w, b in layers:
-        _require(w.ndim == 2 and b.shape == w.shape[1:] and w.dtype.kind == "f", "layer: weight [k, k'], bias [k']")
-    for (w, _), (after, _) in pairwise(layers):
-        _require(w.shape[1] == after.shape[0], "layer: must fit the next one")
-    return layers
-
-
-def _softmax(arrays: Arrays) -> SoftmaxPolicy:
-    trunk, head, shift = _layers_in(arrays), arrays["head"], arrays["shift"]
-    _require(head.ndim == 3 and shift.shape == (head.shape[0], head.shape[2]), "head: must be [H, k, A], shift [H, A]")
-    _require(head.size > 0 and head.dtype.kind == shift.dtype.kind == "f", "head: must hold numbers")
-    _require(not trunk or trunk[-1][0].shape[1] == head.shape[1], "head: must fit the last layer")
-    return SoftmaxPolicy(Network(trunk, head, shift))
-
-
-def _distributional(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPolicy:
-    layers, support = _layers_in(arrays), arrays["support"]
+def distributional_policy(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPolicy:
+    """The policy with these weights: N numbers for each of A actions come out, features and H steps go in."""
+    tables.check_scalars(scalars, "tau", "n_actions", "horizon")
     A, H = checks.whole(scalars["n_actions"], "n_actions"), checks.whole(scalars["horizon"], "horizon")
-    _require(bool(layers) and layers[-1][1].size % A == 0, "layer: the last must have numbers for every action")
-    _require(layers[0][0].shape[0] > H, "layer: the first must see features and the step")
-    _require(support.size in (0, layers[-1][1].size // A) and support.ndim == 1, "support: must have N numbers or none")
-    _require(support.dtype.kind == "f" and bool((np.diff(support) > 0).all()), "support: must increase")
-    return DistributionalPolicy(layers, support, checks.tail_level(scalars["tau"]), A, H)
+    described, last = _describe_layers(arrays)
+    size = check_arrays(arrays, described | {"support": "float [N*] increasing"})
+    if last not in size or last == "m0" or size[last] % A or size["N"] not in (0, size[last] // A):
+        raise InputError(f"layer: the last must have {size['N'] or 'some'} numbers for each of {A} actions")
+    if size["m0"] <= H:
+        raise InputError(f"layer.0.weight: has {size['m0']} rows, must see features and {H} steps")
+    return DistributionalPolicy(_layers(arrays), arrays["support"], checks.tail_level(scalars["tau"]), A, H)
 
 
-def _cells(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:
+def cell_policy(arrays: Arrays, scalars: dict[str, Any]) -> CellPolicy:
+    """The policy with these cells, the hashes of those that are known, and the tables of what is played there."""
+    tables.check_scalars(scalars, "count", "budget", "n_actions", "grid")
     A, count = checks.whole(scalars["n_actions"], "n_actions"), checks.whole(scalars["count"], "count", 2)
-    _require(A < 2**31, "n_actions: is too large")
-    directions, low, width, mixers = (arrays[f"cells.{name}"] for name in CELLS)
-    cells = Cells(directions, low, width, count, mixers).checked()
-    known, offsets = arrays["known"], arrays["offsets"]
-    _require(known.dtype == np.uint64 and offsets.dtype.kind in "iu" and known.ndim == 1, "known: must be hashes")
-    first, offset, actions, elsewhere = (whole_numbers(arrays[f"inner.{name}"], name) for name in INNER)
-    offsets = whole_numbers(offsets, "offsets")
-    _require(first.ndim == 2 and actions.ndim == 1 and actions.size > 0, "first: must be [H, S], actions flat")
-    H, S = first.shape
-    grid = scalars["grid"]
-    _require(offsets.shape == (H + 1,), "offsets: must have H steps")
-    _require(int(offsets[0]) == 0 and int(offsets[-1]) == known.size, "offsets: must cover the hashes")
-    sizes = np.diff(offsets)
-    _require(bool((sizes >= 0).all()) and int(sizes.max(initial=0)) <= S, "offsets: must not decrease, nor exceed S")
-    inner = BudgetPolicy(grid, checks.whole(scalars["budget"], "budget", -(2**53)), first, offset, actions, elsewhere)
-    check_budget_policy(inner)
-    _require(max(int(actions.max()), int(elsewhere.max(initial=0))) < A, "actions: must lie below n_actions")
-    parts = [known[i:j] for i, j in pairwise(offsets.tolist())]
-    return CellPolicy(cells, parts, inner, A)
+    if A > tables.MOST_ACTIONS:
+        raise InputError(f"n_actions = {A}: must be at most {tables.MOST_ACTIONS}")
+    cells = Cells(count=count, **arrays_below(arrays, "cells.")).checked()
+    plain = {name: scalars[name] for name in ("budget", "grid")}
+    policy = tables.budget_policy(arrays_below(arrays, "inner."), plain, A)
+    outer = {name: x for name, x in arrays.items() if not name.startswith(("cells.", "inner."))}
+    H, S = policy.first.shape
+    check_arrays(outer, {"known": "uint64 [n*]", "offsets": "whole [H+1] offsets of n"}, H=H)
+    known = [outer["known"][i:j] for i, j in pairwise(outer["offsets"].tolist())]
+    if max(part.size for part in known) > S:
+        raise InputError(f"offsets: must leave at most {S} hashes to a step")
+    return CellPolicy(cells, known, policy, A)
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InputError(message)
+def _layer_arrays(layers: Layers) -> Arrays:
+    return {
+        f"layer.{i}.{name}": x
+        for i, layer in enumerate(layers)
+        for name, x in zip(("weight", "bias"), layer, strict=True)
+    }
+
+
+def _describe_layers(arrays: Arrays) -> tuple[dict[str, str], str]:
+    """What the arrays of the layers must be, and the letter of the size that comes out of the last."""
+    described: dict[str, str] = {}
+    count = sum(name.endswith(".bias") for name in arrays)
+    for i in range(count):
+        described |= {f"layer.{i}.weight": f"float [m{i}, m{i + 1}]", f"layer.{i}.bias": f"float [m{i + 1}]"}
+    return described, f"m{count}"
+
+
+def _layers(arrays: Arrays) -> Layers:
+    count = sum(name.endswith(".bias") for name in arrays)
+    return tuple((arrays[f"layer.{i}.weight"], arrays[f"layer.{i}.bias"]) for i in range(count))

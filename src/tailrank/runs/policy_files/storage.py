@@ -6,9 +6,9 @@ others before use, because compiled code does not check its indices.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -23,22 +23,35 @@ from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
 from tailrank.models.grid import BudgetGrid
 from tailrank.planning.plan import Plan
+from tailrank.policies.cells import CellPolicy
+from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.predictor import Predictor, PredictorState
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy, check_budget_policy, whole_numbers
-from tailrank.runs.policy_files import features as features
-from tailrank.runs.policy_files.observed import from_parts, to_parts
+from tailrank.policies.softmax import SoftmaxPolicy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.runs.policy_files import features, observed, tables
 
 SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class PolicyKind:
+    """A class of policies and its way into a file and back: arrays, and plain values (a grid as it is)."""
+
+    policy: type
+    to_parts: Callable[[Any], tuple[dict[str, np.ndarray], dict[str, Any]]]
+    from_parts: Callable[[dict[str, np.ndarray], dict[str, Any]], Any]
+
+
 KINDS = {
-    "budget": BudgetPolicy,
-    "markov": MarkovPolicy,
-    "level": LevelPolicy,
-    "observation": ObservationPolicy,
-    **features.KINDS,
+    "budget": PolicyKind(BudgetPolicy, tables.to_parts, tables.budget_policy),
+    "markov": PolicyKind(MarkovPolicy, tables.to_parts, tables.markov_policy),
+    "level": PolicyKind(LevelPolicy, tables.to_parts, tables.level_policy),
+    "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
+    "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
+    "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
+    "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
 }
-SMALL = (np.uint8, np.uint16, np.uint32)
-"""Types that actions and levels are kept in where they fit."""
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
 
@@ -63,8 +76,10 @@ class Stored:
         found = Encoder.from_json(encoder)
         if isinstance(self.policy, ObservationPolicy):
             m, A = self.policy.n_features, self.policy.moves.shape[2]
-            _require(found.n_features == m, f"encoder: makes {found.n_features} features, the policy looks at {m}")
-            _require(known is None or known.n == A, f"actions: are {known and known.n}, the policy has {A}")
+            if found.n_features != m:
+                raise InputError(f"encoder: makes {found.n_features} features, the policy looks at {m}")
+            if known is not None and known.n != A:
+                raise InputError(f"actions: are {known.n}, the policy has {A}")
         return Predictor(self.policy, found, actions=known)
 
     def predict(
@@ -94,23 +109,14 @@ def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None =
     if isinstance(item, Plan):
         about |= {"plan": item.as_dict(), "criterion": item.criterion, "status": item.status}
         policy = item.policy
-    kind = next((name for name, known in KINDS.items() if type(policy) is known), None)
+    kind = next((name for name, row in KINDS.items() if type(policy) is row.policy), None)
     if kind is None:
         raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")
-    take = {"observation": to_parts} | dict.fromkeys(features.KINDS, features.to_parts)
-    arrays, scalars = take.get(kind, _parts)(policy)
+    arrays, scalars = KINDS[kind].to_parts(policy)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}
     header = {"format": "tailrank-policy", "schema": SCHEMA, "kind": kind, "scalars": scalars, "info": about}
     write_bytes(Path(path), to_bytes(arrays, metadata={"tailrank": json.dumps(header)}), inside=inside)
-
-
-def _parts(policy: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and other values of a policy whose fields are nothing else."""
-    fields = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)}
-    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-    others = {name: value for name, value in fields.items() if name not in arrays}
-    return arrays, {name: value if isinstance(value, BudgetGrid) else int(value) for name, value in others.items()}
 
 
 def load(path: str | Path) -> Stored:
@@ -144,19 +150,8 @@ def _build(text: str | None, arrays: dict[str, np.ndarray]) -> Stored:
         raise InputError(f"holds a policy of kind {header['kind']!r}{did_you_mean(str(header['kind']), KINDS)}")
     if not isinstance(header["info"], dict):
         raise InputError("info: must be an object")
-    if header["kind"] == "observation" or header["kind"] in features.KINDS:
-        scalars = {k: _grid_in(v) if k == "grid" else v for k, v in header["scalars"].items()}
-        if header["kind"] != "observation":
-            return Stored(features.from_parts(header["kind"], arrays, scalars), header["info"])
-        return Stored(from_parts(arrays, scalars), header["info"])
-    kind: Any = KINDS[header["kind"]]
-    scalars = {k: _grid_in(v) if k == "grid" else int(v) for k, v in header["scalars"].items()}
-    names = {f.name for f in dataclasses.fields(kind)}
-    if set(scalars) | set(arrays) != names:
-        raise InputError(f"must hold {', '.join(sorted(names))}; found {sorted({*scalars, *arrays})!s:.200}")
-    policy: Any = kind(**scalars, **_numbered(arrays))
-    _check(policy)
-    return Stored(policy, header["info"])
+    scalars = {k: _grid_in(v) if k == "grid" else v for k, v in header["scalars"].items()}
+    return Stored(KINDS[header["kind"]].from_parts(arrays, scalars), header["info"])
 
 
 def _grid_out(grid: BudgetGrid) -> dict[str, Any]:
@@ -185,49 +180,3 @@ def _fraction(text: object) -> Fraction:
     value = Fraction(text)
     float(value)  # too large for a float is too large for a grid
     return value
-
-
-def _numbered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a policy on states in the types that it has when it is made."""
-    result = {}
-    for name, array in arrays.items():
-        if name in ("levels", "reward"):
-            _require(array.dtype.kind == "f", f"{name}: has type {array.dtype}, expected floats")
-            _require(bool(np.isfinite(array).all()), f"{name}: must be finite")
-            result[name] = array.astype(np.float64, copy=False)
-        else:
-            wide = whole_numbers(array, name)
-            negative = int(wide.min(initial=0)) if name != "first" else 0
-            _require(negative >= 0, f"{name}: holds {negative}, must not be negative")
-            result[name] = array if array.dtype in SMALL else wide
-    return result
-
-
-def _check(policy: Any) -> None:
-    """Arrays must fit each other."""
-    if isinstance(policy, MarkovPolicy):
-        _require(policy.actions.ndim == 2 and policy.actions.size > 0, "actions: must have shape [H, S]")
-    elif isinstance(policy, BudgetPolicy):
-        check_budget_policy(policy)
-    elif isinstance(policy, LevelPolicy):
-        K, A = policy.levels.size, policy.n_actions
-        _require(policy.actions.ndim == 3 and policy.actions.size > 0, "actions: must have shape [H, S, K]")
-        H, S = policy.actions.shape[:2]
-        _require(policy.levels.ndim == 1 and policy.actions.shape[2] == K, "actions: must have shape [H, S, K]")
-        _require(policy.next_level.ndim == 2 and policy.next_level.shape[1] == K, "next_level: must have K columns")
-        _require(policy.start_level.shape == (S,), "start_level: must have shape [S]")
-        most = max(int(policy.start_level.max()), int(policy.next_level.max(initial=0)))
-        _require(most < K, "levels: an index is too large")
-        _require(A > 0 and int(policy.actions.max()) < A, f"actions: must lie in 0..{A - 1}")
-        ptr, rows = policy.ptr, policy.next_state.size
-        _require(ptr.shape in ((S * A + 1,), (H * S * A + 1,)), "ptr: must have an entry for each state and action")
-        _require(int(ptr[0]) == 0 and bool((np.diff(ptr) >= 0).all()), "ptr: must not decrease")
-        _require(policy.next_state.shape == policy.reward.shape == (rows,) == (ptr[-1],), "ptr: must end at the rows")
-        outcomes = rows if ptr.size - 1 > S * A else H * rows
-        _require(len(policy.next_level) == outcomes, f"next_level: must have {outcomes} rows, one for each outcome")
-        _require(int(policy.next_state.max(initial=0)) < S, f"next_state: must lie in 0..{S - 1}")
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InputError(message)

@@ -1,0 +1,105 @@
+"""Compiled loops that push a law forward: the budgets that can be left, and how likely each is.
+
+State s owns entries spread[s]:spread[s + 1] of a ragged table, for the budgets from low[s] on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank._system.jit import compiled
+
+
+@compiled
+def push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, high_next):
+    """Budgets low..high [S] that can be left after a step, from those before it, whatever is done."""
+    for s in range(low.size):
+        if low[s] <= high[s]:
+            for k in range(ptr[s * n_actions], ptr[(s + 1) * n_actions]):
+                if prob[k] > 0.0:
+                    t = next_state[k]
+                    low_next[t] = min(low_next[t], low[s] - units[k])
+                    high_next[t] = max(high_next[t], high[s] - units[k])
+
+
+@compiled
+def push_spread(n_actions, ptr, next_state, prob, units, low, high, far, low_next, high_next, spread_next):
+    """`push_range` into fresh arrays (far and -far: none), and where each state's budgets begin, [S + 1]."""
+    for s in range(low.size):
+        low_next[s], high_next[s] = far, -far
+    push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
+    spread_next[0] = 0
+    for s in range(low.size):
+        spread_next[s + 1] = spread_next[s] + max(high_next[s] - low_next[s] + 1, 0)
+
+
+@compiled
+def push_forward(
+    n_actions,
+    ptr,
+    next_state,
+    prob,
+    units,
+    error,
+    first,
+    offset,
+    actions,
+    elsewhere,
+    low,
+    spread,
+    mass,
+    drift,
+    square,
+    low_next,
+    spread_next,
+    mass_next,
+    drift_next,
+    square_next,
+):
+    """Push the joint law of (state, remaining budget) one step forward under a budget policy.
+
+    first/offset/actions: the policy's tables (elsewhere [S] for states without one). State s owns entries
+    spread[s]:spread[s + 1] of `mass`, for the budgets from low[s] on. `drift` and `square` are the first and
+    second moment (times mass) of the error, true minus rounded reward, collected on the paths that
+    meet there; empty when `error` is. Neighbouring budgets with the same action move as one run.
+    """
+    track = error.size > 0
+    for s in range(spread.size - 1):
+        begin, end = spread[s], spread[s + 1]
+        last = offset[s + 1] - offset[s] - 1
+        i = begin
+        while i < end:
+            if mass[i] == 0.0:
+                i += 1
+                continue
+            budget = low[s] + i - begin
+            a = elsewhere[s] if last < 0 else actions[offset[s] + min(max(budget - first[s], 0), last)]
+            j = i + 1
+            while j < end and mass[j] != 0.0:
+                if last >= 0 and actions[offset[s] + min(max(low[s] + j - begin - first[s], 0), last)] != a:
+                    break
+                j += 1
+            pair = s * n_actions + a
+            m = mass[i:j]
+            for k in range(ptr[pair], ptr[pair + 1]):
+                t, p = next_state[k], prob[k]
+                at = spread_next[t] + budget - units[k] - low_next[t]
+                out = mass_next[at : at + j - i]
+                for c in range(j - i):
+                    out[c] += p * m[c]
+                if track:
+                    e = error[k]
+                    d, d_out = drift[i:j], drift_next[at : at + j - i]
+                    v, v_out = square[i:j], square_next[at : at + j - i]
+                    for c in range(j - i):
+                        d_out[c] += p * (d[c] + e * m[c])
+                        v_out[c] += p * (v[c] + e * (2.0 * d[c] + e * m[c]))
+            i = j
+
+
+@compiled
+def collect(low, spread, column, most, total):
+    """total[most - c] += what state s has in `column` for budget c; s owns spread[s]:spread[s + 1], from low[s] on."""
+    for s in range(low.size):
+        for i in range(np.uintp(spread[s + 1] - spread[s])):
+            total[np.uintp(most - low[s]) - i] += column[np.uintp(spread[s]) + i]

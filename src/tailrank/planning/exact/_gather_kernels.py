@@ -1,0 +1,80 @@
+"""Compiled loops that add up the tables of the next step over the outcomes of a pair.
+
+Tables are ragged: state s owns `values[offset[s] : offset[s + 1]]`, its entry i belongs to the integer
+budget `first[s] + i`. Below its first entry a table is constant, above its last it has a known slope.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank._system.jit import compiled, inlined
+from tailrank.planning._row_kernels import add_rows, sum_rows
+
+LISTED = 1024
+"""Outcomes of a pair that are added at a time."""
+
+
+@inlined
+def add_far(q, n, weight, table, begin, size, shift, slope):
+    """q[i] += weight * V(shift + i): the general case, where an outcome runs over an end of its table.
+
+    The table is table[begin : begin + size], constant below and of this slope above.
+    """
+    low = min(max(-shift, 0), n)
+    high = max(min(size - shift, n), low)
+    bottom, top = weight * table[begin], table[begin + size - 1]
+    for i in range(low):
+        q[i] += bottom
+    source = np.uintp(begin + shift + low)
+    for i in range(np.uintp(high - low)):
+        q[np.uintp(low) + i] += weight * table[source + i]
+    for i in range(high, n):
+        q[i] += weight * (top + slope * (shift + i - size + 1))
+
+
+@compiled
+def padded_places(first, offset, pad, places):
+    """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
+    bottom <= c < top, at values[place + c]."""
+    for s in range(first.size):
+        bottom = first[s] - pad
+        places[s, 0] = bottom
+        places[s, 1] = bottom + offset[s + 1] - offset[s] + 2 * pad
+        places[s, 2] = offset[s] + 2 * pad * s - bottom
+
+
+@inlined
+def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, slope):
+    """x[to + i] = sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
+
+    Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch) and
+    summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
+    Returns how many are listed, -1 where the list does not hold them all.
+    """
+    fresh, far, listed = True, end - begin > LISTED, 0
+    for part in range(begin, end, LISTED):
+        m = np.uintp(0)
+        for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
+            s, d = np.uintp(next_state[k]), origin - units[k]
+            if d >= places[s, 0] and d + n <= places[s, 1]:
+                at[m] = places[s, 2] + d
+                weight[m] = prob[k]
+                m += np.uintp(1)
+            else:
+                far = True
+        if fresh and m == 0:
+            for i in range(np.uintp(many)):
+                x[np.uintp(to) + i] = 0.0
+        elif fresh:
+            sum_rows(x, many, at, weight, int(m), v, np.uintp(to))
+        else:
+            add_rows(x[to : to + many], many, at, weight, int(m), v)
+        fresh, listed = False, int(m)
+    if far:
+        for k in range(np.uintp(begin), np.uintp(end)):
+            s, d = np.uintp(next_state[k]), origin - units[k]
+            bottom, top, place = places[s, 0], places[s, 1], places[s, 2]
+            if d < bottom or d + n > top:
+                add_far(x[to : to + n], n, prob[k], v, place + bottom, top - bottom, d - bottom, slope)
+    return -1 if far else listed

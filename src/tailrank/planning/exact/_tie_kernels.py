@@ -1,0 +1,131 @@
+"""Compiled loops that break ties in the shortfall by the mean.
+
+Where several actions of a state attain the least shortfall at a budget, the one whose mean is largest is taken; the
+means W of the policy so chosen stand in tables beside those of the shortfall. Most budgets have one minimiser: there W
+is one more sum over the outcomes of one action, for whole runs of budgets at a time. Where the shortfall is zero many
+actions tie, and shortfalls grow with the budget, so each action ties on a range that begins at the lowest budget.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank._system.jit import compiled, inlined
+from tailrank.planning._row_kernels import sum_rows
+from tailrank.planning.exact._gather_kernels import expected
+
+
+@inlined
+def _zeros(values, at, n):
+    """How many of values[at : at + n] are zero, where zeros come first."""
+    low, high = 0, n
+    while low < high:
+        half = (low + high) // 2
+        if values[at + half] == 0.0:
+            low = half + 1
+        else:
+            high = half
+    return low
+
+
+@compiled(fastmath=True)
+def _ties(x, row, paid, m, begin, n, bar):
+    """How often an action passes the bar, beyond the once that every budget begin..n-1 needs, over m actions."""
+    passed = 0.0
+    for r in range(m):
+        u, b = np.uintp(row[r]), paid[r]
+        for i in range(np.uintp(begin), np.uintp(n)):
+            passed += 1.0 if x[u + i] <= bar[i] + b else 0.0
+    return passed - (n - begin)
+
+
+@compiled
+def _mean_row(w, low, high, listed, at, weight, begin, end, origin, next_state, prob, units, places, means_next):
+    """w[i] = E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
+
+    listed: how many of them `at` and `weight` hold; -1 where not all.
+    """
+    n = high - low
+    if listed > 0:
+        sum_rows(w, (n + 7) // 8 * 8, at, weight, listed, means_next[low:], np.uintp(low))
+    else:
+        expected(w, low, n, n, begin, end, origin + low, next_state, prob, units, places, means_next, at, weight, 0.0)
+
+
+@compiled
+def tell_apart(
+    x,
+    row,
+    paid,
+    name,
+    m,
+    skip,
+    n,
+    tie,
+    best,
+    chosen,
+    here,
+    listed,
+    at,
+    weight,
+    gain,
+    s,
+    ptr,
+    origin,
+    next_state,
+    prob,
+    units,
+    places,
+    means_next,
+    scratch,
+    mean,
+):
+    """mean [n] of the best of the actions that tie for the least value; its name goes to chosen[here + i], i < n.
+
+    Action r < m has the values x[row[r] + i] - paid[r]; best[here + i] is the least of them. gain [S A]: the expected
+    reward of each pair. skip: budgets that are left alone. scratch [3, n]. The rest: see `backup`, `expected`.
+    """
+    bar, w, position = scratch[0], scratch[1], scratch[2]
+    for i in range(np.uintp(n)):
+        bar[i] = best[here + i] + tie * abs(best[here + i])
+    n_actions = listed.size
+    sure = max(skip, _zeros(best, int(here), n))
+    if _ties(x, row, paid, m, sure, n, bar) > 0.0:
+        sure = n
+    for r in range(m):
+        position[np.uintp(name[r])] = r
+    i = sure
+    while i < n:
+        a = chosen[here + np.uintp(i)]
+        j = i + 1
+        while j < n and chosen[here + np.uintp(j)] == a:
+            j += 1
+        r, pair = int(position[np.uintp(a)]), s * n_actions + int(a)
+        begin, end = ptr[pair], ptr[pair + 1]
+        _mean_row(
+            mean, i, j, listed[r], at[r], weight[r], begin, end, origin, next_state, prob, units, places, means_next
+        )
+        for k in range(np.uintp(i), np.uintp(j)):
+            mean[k] += gain[pair]
+        i = j
+    for i in range(np.uintp(sure)):
+        mean[i] = -np.inf
+    for r in range(m):
+        u, b = np.uintp(row[r]), paid[r]
+        low, high = skip, sure
+        while low < high and x[u + np.uintp(low)] > bar[low] + b:
+            low += 1
+        while low < high and x[u + np.uintp(high - 1)] > bar[high - 1] + b:
+            high -= 1
+        if low == high:
+            continue
+        pair = s * n_actions + int(name[r])
+        begin, end = ptr[pair], ptr[pair + 1]
+        _mean_row(
+            w, low, high, listed[r], at[r], weight[r], begin, end, origin, next_state, prob, units, places, means_next
+        )
+        for i in range(np.uintp(low), np.uintp(high)):
+            own = gain[pair] + w[i]
+            if x[u + i] <= bar[i] + b and own > mean[i] + tie * abs(own):
+                mean[i] = own
+                chosen[here + i] = name[r]

@@ -1,0 +1,86 @@
+"""Policies on states as named arrays and plain values, and back; what is read is checked before it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.arrays import check_arrays
+from tailrank.checks import InputError
+from tailrank.models.grid import BudgetGrid
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
+
+Arrays = dict[str, np.ndarray]
+BUDGET = {
+    "first": "whole [H, S]",
+    "elsewhere": "whole [H, S] >= 0, < A",
+    "actions": "whole [n] >= 0, < A",
+    "offset": "whole [H, S+1] >= 0, <= n, ordered",
+}
+LEVEL = {
+    "actions": "whole [H, S, K] >= 0, < A",
+    "levels": "float [K]",
+    "start_level": "whole [S] >= 0, < K",
+    "next_state": "whole [n*] >= 0, < S",
+    "reward": "float [n*]",
+    "ptr": "whole [pairs=S*A+1|H*S*A+1] offsets of n",
+    "next_level": "whole [rows*, K] >= 0, < K",
+}
+MOST_ACTIONS = 2**31
+LARGEST_BUDGET = 2**53
+SMALL = (np.uint8, np.uint16, np.uint32)
+"""Types that actions and levels are kept in where they fit."""
+
+
+def to_parts(policy: Any) -> tuple[Arrays, dict[str, Any]]:
+    """The policy's arrays, and its other values (a grid as it is)."""
+    fields = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)}
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    others = {name: value for name, value in fields.items() if name not in arrays}
+    return arrays, {name: value if isinstance(value, BudgetGrid) else int(value) for name, value in others.items()}
+
+
+def budget_policy(arrays: Arrays, scalars: dict[str, Any], n_actions: int = MOST_ACTIONS) -> BudgetPolicy:
+    """The policy with these tables, none of which leads out of another."""
+    check_scalars(scalars, "budget", "grid")
+    check_arrays(arrays, BUDGET, H=scalars["grid"].horizon, A=n_actions)
+    budget = checks.whole(scalars["budget"], "budget", -LARGEST_BUDGET)
+    if budget > LARGEST_BUDGET:
+        raise InputError(f"budget = {budget}: must be at most 2^53 in size")
+    return BudgetPolicy(grid=scalars["grid"], budget=budget, **_with_own_types(arrays))
+
+
+def markov_policy(arrays: Arrays, scalars: dict[str, Any]) -> MarkovPolicy:
+    """The policy with these actions."""
+    check_scalars(scalars)
+    check_arrays(arrays, {"actions": "whole [H, S] >= 0"})
+    return MarkovPolicy(**_with_own_types(arrays))
+
+
+def level_policy(arrays: Arrays, scalars: dict[str, Any]) -> LevelPolicy:
+    """The policy with these levels and outcomes."""
+    check_scalars(scalars, "n_actions")
+    A = checks.whole(scalars["n_actions"], "n_actions")
+    size = check_arrays(arrays, LEVEL, A=A)
+    rows = size["n"] if size["pairs"] - 1 > size["S"] * A else size["H"] * size["n"]
+    if size["rows"] != rows:
+        raise InputError(f"next_level: must have {rows} rows, one for each outcome; found {size['rows']}")
+    return LevelPolicy(n_actions=A, **_with_own_types(arrays))
+
+
+def check_scalars(scalars: dict[str, Any], *names: str) -> None:
+    """Raise unless these are the names of the plain values."""
+    if set(scalars) != set(names):
+        raise InputError(f"scalars: must hold {sorted(names)}; found {sorted(scalars)!s:.200}")
+
+
+def _with_own_types(arrays: Arrays) -> Arrays:
+    """The arrays in the types that they have when a policy is made."""
+    types = {
+        name: x.dtype if x.dtype in SMALL else np.float64 if x.dtype.kind == "f" else np.int64
+        for name, x in arrays.items()
+    }
+    return {name: array.astype(types[name], copy=False) for name, array in arrays.items()}
