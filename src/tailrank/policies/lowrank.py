@@ -1,4 +1,4 @@
-"""A policy on observations from a low-rank model: phi at the observation, the tables of its plan, the budget that is left.
+"""A policy on observations from a low-rank model: phi at the observation, the tables of its plan, the budget left.
 
     a = argmin_a phi_h(x, a) . M_h[:, c] - b_h(x, a)
 
@@ -8,7 +8,7 @@ The bonus, of policies that explore, has two parts (`Exploration`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -87,6 +87,11 @@ class LowRankPolicy:
     def n_features(self) -> int:
         """m."""
         return self.model.n_features
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.model.n_actions
 
     def start(self, n: int) -> np.ndarray:
         """The first budget."""

@@ -13,6 +13,17 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+ARRAYS = {
+    "centre": "float64 [m]",
+    "project": "float64 [m, k]",
+    "hidden": "float64 [k, w]",
+    "bias": "float64 [w]",
+    "heads": "float64 [T=1|H, A, 1+k+w, K]",
+    "reward_heads": "float64 [T, A, 1+k+w, L]",
+    "tilt": "float64 [K, L]",
+}
+"""What a network holds, as `check_arrays` reads it."""
+
 
 @dataclass(frozen=True)
 class OutcomeNetwork:

@@ -19,8 +19,8 @@ from tailrank import checks
 from tailrank._system.reading import read_bytes
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
-from tailrank.learning.decoding.choose import MODELS as OBSERVED
 from tailrank.learning.ela.parts import COLLECTS
+from tailrank.learning.lowrank.ela import MODELS as OBSERVED
 from tailrank.learning.oracles.choices import MODELS
 from tailrank.learning.output import RULES
 from tailrank.learning.registry import ALGORITHMS, LOW_RANK, Recipe

@@ -18,6 +18,9 @@ from tailrank.envs import SIMULATORS
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
+from tailrank.learning.lowrank.ela import LowRankELA
+from tailrank.learning.lowrank.oracle import LowRankOracle
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.doubts import doubts
 from tailrank.learning.observed.ela import ObservedELA, ObservedInfo
 from tailrank.learning.observed.state import ObservedState
@@ -25,12 +28,14 @@ from tailrank.planning.lsvi.observed import LatentLsvi
 from tailrank.planning.observed.planner import plan_observed
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
-from tailrank.runs._restored import check_observed, restoring
+from tailrank.runs._restored import check_lowrank, check_observed, restoring
 from tailrank.runs.build import simulator
 from tailrank.runs.config import RunConfig
 from tailrank.runs.judge import EVALUATION, Fresh, write_returns
 from tailrank.runs.policy_files import storage
 
+CHOSEN = ("auto", "lowrank")
+"""Models that are chosen by likelihood, or are of low rank."""
 NETWORK = ("width", "layers", "restarts", "steps", "held_out")
 
 
@@ -40,7 +45,7 @@ class SimulatedJob:
 
     config: RunConfig
     env: Simulator
-    learner: ObservedELA
+    learner: Any  # an ObservedELA or a LowRankELA
     fresh: Fresh
     cvar: float | None = None
     regret: float = 0.0
@@ -57,9 +62,12 @@ class SimulatedJob:
                 near = did_you_mean(name, NETWORK)
                 raise InputError(f"network.{name}: is no setting of a network, which has {', '.join(NETWORK)}{near}")
         shared = config.environment not in SIMULATORS if config.share is None else config.share
+        model = config.model or ("auto" if config.algorithm == "ela" else "mixture")
+        if model in CHOSEN and config.algorithm != "ela":
+            raise InputError(f"model = {model!r}: is for algorithm ela; ella has mixture, linear, neural and table")
         oracle = Discriminative(
             rank=config.rank or ("auto" if shared else 3),
-            model=config.model or "mixture",
+            model="mixture" if model in CHOSEN else model,
             shared=shared,
             image_shape=getattr(getattr(env, "encoder", None), "image_shape", None),
             **network,
@@ -76,7 +84,10 @@ class SimulatedJob:
             reward_range=None if config.reward_range is None else (config.reward_range[0], config.reward_range[1]),
             planner=plan_observed if config.algorithm == "ela" else LatentLsvi(**config.planner, seed=config.seed),
         )
-        return cls(config, env, learner, Fresh(config, env))
+        if model not in CHOSEN:
+            return cls(config, env, learner, Fresh(config, env))
+        chosen = LowRankELA(learner, LowRankOracle(config.rank or "auto", config.share), always=model == "lowrank")
+        return cls(config, env, chosen, Fresh(config, env))
 
     @property
     def digest(self) -> str:
@@ -102,14 +113,16 @@ class SimulatedJob:
         """Play the pilot, or read what was played before."""
         self.streams = Streams(self.config.seed)
         if arrays is None:
-            self.state: ObservedState = self.learner.init(self.env, self.streams)
+            self.state: Any = self.learner.init(self.env, self.streams)
             return
+        lowrank = isinstance(self.learner, LowRankELA)
         with restoring():
-            check_observed(arrays, self.env)
+            (check_lowrank if lowrank else check_observed)(arrays, self.env)
         replay = shards.read(out, self.env, int(arrays["episodes"][0]))
         self.saved = replay.n
         with restoring():
-            state = ObservedState.from_arrays(arrays, replay)
+            kind: Any = LowRankState if lowrank else ObservedState
+            state = kind.from_arrays(arrays, replay)
         self.state = self.learner.resumed(state, self.env)
 
     def over(self) -> bool:
@@ -145,7 +158,7 @@ class SimulatedJob:
             "latents": info.latents,
             "refitted": info.refitted,
             "support_error": info.support_error,
-            "converged": self.state.fitted.converged,
+            "converged": self.state.converged,
         }
 
     def arrays(self, out: Path) -> dict[str, np.ndarray]:
@@ -178,7 +191,7 @@ class SimulatedJob:
             "cvar_star": self.star,
             "mean": float(returns.mean()),
             "evaluation_episodes": returns.size,
-            "model": state.fitted.chosen,
+            "model": state.chosen,
             "returned": f"greedy, prior {output.prior:g}, caution {output.caution:g}",
             "why": why,
         }
@@ -188,7 +201,6 @@ class SimulatedJob:
 
     def _warn(self, judged: dict[str, Any]) -> None:
         """Say what should make a reader doubt the result."""
-        grid = self.state.grid
-        self.found.append(f"rewards: {grid.source}, {grid.top + 1} values from {grid.low:g} in steps of {grid.unit:g}")
+        self.found.append(self.state.rewards_said)
         interval, rng = (judged["cvar_low"], judged["cvar_high"]), self.streams.planner(self.k, 1)
         self.found += doubts(self.learner, self.state, self.env, interval, rng)

@@ -30,7 +30,7 @@ POINTS = 4096
 
 @dataclass(eq=False)
 class ContinuousLowRank:
-    """A `Simulator`. centres [d, m] and spread [d] of the psi_j in inner coordinates y; observed is x = y @ seen [m, m].
+    """A `Simulator`. centres [d, m] and spread [d] of the psi_j in inner coordinates y; x = y @ seen [m, m] is seen.
 
     phi(h, y) [n, A, d] and law(h, y) [n, A, L] are functions of inner coordinates; rewards are (0, .., L - 1) unit.
     start [d]: the mixture of psi_j that first states are drawn from.
@@ -170,8 +170,8 @@ def continuous_lowrank(
 ) -> ContinuousLowRank:
     """A random low-rank MDP on R^m: overlapping Gaussians, phi a softmax of random features, bold and safe actions.
 
-    Action a pays 1/2 with probability 1 - b_a and otherwise 1 or 0, with odds that depend on the place; b_a goes from .3
-    (careful) to 1 (bold). What a bold action gains in the mean it loses in the tail. Only the first min(m, 4) inner
+    Action a pays 1/2 with probability 1 - b_a and otherwise 1 or 0, with odds that depend on the place; b_a goes from
+    .3 (careful) to 1 (bold). What a bold action gains in the mean it loses in the tail. Only the first min(m, 4) inner
     coordinates matter; the others are noise of the same size.
     """
     d, A, H = checks.whole(d, "d", 2), checks.whole(n_actions, "n_actions", 2), checks.steps(horizon, 2)

@@ -1,15 +1,16 @@
 """A combination lock whose latents cannot be told apart: the way through is a chain of overlapping psi.
 
-Three good psi lie two standard deviations apart, a bad one eight from all of them. At step h a direction v_h of the plane of
-the good ones says which of two right actions is needed: the first where u = <v_h, y> is below 0, the second above, either
-of them near 0. With probability
+Three good psi lie two standard deviations apart, a bad one eight from all of them. At step h a direction v_h of the
+plane of the good ones says which of two right actions is needed: the first where u = <v_h, y> is below 0, the second
+above, either of them near 0. With probability
 
     stay = sigmoid(6 (y_0 + 4)) sigmoid(8 (.8 -+ u))
 
-the next state comes from one of the good psi, mixed by a softmax of y that changes with the step; otherwise, and after any
-other action, from the bad one, which is hardly ever left. v_h has nothing to do with where the good psi lie, so no
-clustering of states shows what to do. Leaving the chain pays `bait` with probability 1/2, staying nothing until the last
-step, where action 0 pays `safe` in good places and action 1 pays 1 or, with probability `crash`, nothing.
+the next state comes from one of the good psi, mixed by a softmax of y that changes with the step; otherwise, and
+after any other action, from the bad one, which is hardly ever left. v_h has nothing to do with where the good psi
+lie, so no clustering of states shows what to do. Leaving the chain pays `bait` with probability 1/2, staying nothing
+until the last step, where action 0 pays `safe` in good places and action 1 pays 1 or, with probability `crash`,
+nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ GOOD, BAD = 3, 3
 FAR, EDGE, BOTH = 8.0, 4.0, 0.8
 
 
-def lowrank_lock(
-    horizon: int = 10, n_actions: int = 5, n_features: int = 8, instance: int = 0
-) -> ContinuousLowRank:
+def lowrank_lock(horizon: int = 10, n_actions: int = 5, n_features: int = 8, instance: int = 0) -> ContinuousLowRank:
     """A lock of low rank without clusters, with these settings (see the module)."""
     H, A = checks.steps(horizon, 2), checks.whole(n_actions, "n_actions", 3)
     m = checks.whole(n_features, "n_features", 3)

@@ -183,9 +183,7 @@ class _Judge:
         return outcome_log_likelihood(counts, train, test, prior)
 
 
-def judged(
-    decoder: Decoder, replay: Replay, n_actions: int, top: int, shared: bool, test: np.ndarray
-) -> np.ndarray:
+def judged(decoder: Decoder, replay: Replay, n_actions: int, top: int, shared: bool, test: np.ndarray) -> np.ndarray:
     """log P(x', r | x, a) / P(x') of the transitions of the episodes `test`, [n], by what the others show."""
     judge = _Judge(replay, n_actions, top, shared, test)
     return judge.scores[id(judge.fitted(decoder, ""))]

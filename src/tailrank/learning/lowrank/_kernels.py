@@ -12,15 +12,15 @@ def slopes(kinds, rewards, tilt, log_psi, head, law, value, share, to_kinds, to_
     """Log likelihoods value [n] and responsibilities share [n, K] of transitions.
 
     kinds [n, heads, K] and rewards [n, heads, L] are logits of all heads, of which head [n] was played; tilt [K, L];
-    log_psi [n, K]; law [n]. Slopes of the sum of value go to to_kinds [n, heads, K], to_rewards [n, heads, L] (zero where
-    no head was played) and to_tilt [K, L], unless to_tilt is empty.
+    log_psi [n, K]; law [n]. Slopes of the sum of value go to to_kinds [n, heads, K], to_rewards [n, heads, L] (zero
+    where no head was played) and to_tilt [K, L], unless to_tilt is empty.
     """
     n, K, L = value.size, share.shape[1], tilt.shape[1]
     log_kind, joint = np.empty(K), np.empty(K)
     chance = np.empty((K, L))
     train = to_tilt.size > 0
     for i in range(n):
-        a, l = head[i], law[i]
+        a, paid = head[i], law[i]
         top = kinds[i, a, 0]
         for k in range(1, K):
             top = max(top, kinds[i, a, k])
@@ -36,7 +36,7 @@ def slopes(kinds, rewards, tilt, log_psi, head, law, value, share, to_kinds, to_
                 chance[k, j] = rewards[i, a, j] + tilt[k, j]
                 most = max(most, chance[k, j])
             summed = 0.0
-            own = chance[k, l] - most
+            own = chance[k, paid] - most
             for j in range(L):
                 chance[k, j] = np.exp(chance[k, j] - most)
                 summed += chance[k, j]
@@ -56,6 +56,6 @@ def slopes(kinds, rewards, tilt, log_psi, head, law, value, share, to_kinds, to_
                 mine = joint[k] / total
                 to_kinds[i, a, k] = mine - np.exp(log_kind[k])
                 for j in range(L):
-                    slope = mine * ((1.0 if j == l else 0.0) - chance[k, j])
+                    slope = mine * ((1.0 if j == paid else 0.0) - chance[k, j])
                     to_rewards[i, a, j] += slope
                     to_tilt[k, j] += slope

@@ -16,6 +16,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import MODELS as DECODERS
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
@@ -26,6 +27,8 @@ from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 
+MODELS = ("auto", "lowrank", *DECODERS)
+"""Models of observations: chosen by likelihood, always of low rank, or a decoder of this kind."""
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
@@ -81,7 +84,7 @@ class LowRankELA:
             state = self._compared(block, simulator, streams, state)
         elif refit:
             state = self._fitted(state, simulator, streams)
-        else:
+        elif state.fit is not None:
             fit = self.oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
             state = replace(state, fit=fit)
         if state.fit is not None:
@@ -102,16 +105,19 @@ class LowRankELA:
         return self.block.promise(state.block, simulator)
 
     def output(self, state: LowRankState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
-        """The policy to use: see `ObservedELA.output`; a low-rank model has one candidate."""
+        """The policy to use: see `ObservedELA.output`. A low-rank model is fitted to all episodes first, and has one plan."""
         if state.fit is None:
             return self.block.output(state.block, simulator, streams, episodes)
-        return Output(self.greedy(state, simulator), 0.0, 0.0)
+        return Output(self.greedy(self._fitted(state, simulator, streams), simulator), 0.0, 0.0)
 
     def promise_error(self, state: LowRankState, simulator: Simulator, rng: np.random.Generator) -> float:
         """Standard error of the promise: what as many episodes of the policy as were played would tell of its CVaR."""
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
-        plan, returns = policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan, state.replay.rewards.sum(axis=1)
+        plan, returns = (
+            policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan,
+            state.replay.rewards.sum(axis=1),
+        )
         short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
         return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
 

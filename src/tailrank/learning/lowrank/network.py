@@ -3,8 +3,8 @@
     log likelihood of (x, a, x', l) = log sum_k P(k | x, a) psi_k(x') P(l | k, x, a)
 
 With g_k the responsibility of kind k, the gradient in the logits of k is g_k - P(k | x, a), in those of the reward
-sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. All heads are computed in one product and
-those of the step and action that was played are picked.
+sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. All heads are computed in one
+product and those of the step and action that was played are picked.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class Adam:
 
 def network_of(w: Weights, centre: np.ndarray, project: np.ndarray, A: int) -> OutcomeNetwork:
     """The weights as a network that acts."""
+
     def heads(x: np.ndarray) -> np.ndarray:
         F, columns, K = x.shape
         return np.ascontiguousarray(x.reshape(F, columns // A, A, K).transpose(1, 2, 0, 3), dtype=np.float64)

@@ -3,10 +3,11 @@
     log likelihood = sum over transitions of log sum_k P(k | x, a) psi_k(x') P(r | k, x, a)
 
 phi is an `OutcomeNetwork`, psi are Gaussians (`gaussians.py`), and the two are untied. A fit alternates an epoch of
-minibatch gradient steps on phi, with a rate that falls to zero, and the M-step of EM on psi; of all epochs the one with the
-highest held-out likelihood is kept. The class has a few settings, chosen by held-out likelihood as well: the rank, how
-strongly weights are pulled to 0, and whether steps share heads and psi. The simpler one wins unless it is beaten by more
-than two standard errors. Settings are looked for again when the data has doubled; in between only the weights are fitted.
+minibatch gradient steps on phi, with a rate that falls to zero, and the M-step of EM on psi; of all epochs the one
+with the highest held-out likelihood is kept. The class has a few settings, chosen by held-out likelihood as well: the
+rank, how strongly weights are pulled to 0, and whether steps share heads and psi. The simpler one wins unless it is
+beaten by more than two standard errors. Settings are looked for again when the data has doubled; in between only the
+weights are fitted.
 """
 
 from __future__ import annotations
@@ -137,9 +138,7 @@ class LowRankOracle:
                     break  # more does not pay
         return best.setting, best.psi
 
-    def _options(
-        self, now: Setting, first: bool, horizon: int
-    ) -> Iterator[Callable[[Setting], list[Setting]]]:
+    def _options(self, now: Setting, first: bool, horizon: int) -> Iterator[Callable[[Setting], list[Setting]]]:
         """Functions from the best setting so far to those to try next."""
         if self.rank == "auto":
             place = RANKS.index(now.rank)
@@ -283,7 +282,7 @@ class _Data:
         return [rows] if shared else [rows[self.h[rows] == h] for h in range(self.horizon - 1)]
 
     def log_psi(self, psi: tuple[Gaussians, ...]) -> np.ndarray:
-        """log psi_k of what came next [n, K], with the end as the last kind if there is one; 0 where it is not known."""
+        """log psi_k of what came next [n, K], the end as the last kind if there is one; 0 where it is not known."""
         found = _log_psi(psi, self.h, self.after)
         if self.ends:
             found = np.column_stack([found, np.full(len(found), NEVER)])

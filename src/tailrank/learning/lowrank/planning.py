@@ -1,8 +1,8 @@
 """From a fitted low-rank model to a policy: the support, the bonus and the plan on them.
 
 psi_k on the support: with n next observations x_i drawn from the mixture of all psi, w_ki is proportional to
-psi_k(x_i) / sum_k' p_k' psi_k'(x_i), where p is how often each kind occurs. At most `MOST_STATES` of them are taken, those
-that matter for a rare kind with higher probability and less weight.
+psi_k(x_i) / sum_k' p_k' psi_k'(x_i), where p is how often each kind occurs. At most `MOST_STATES` of them are taken,
+those that matter for a rare kind with higher probability and less weight.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WATCHFUL = 0.1
 
 @dataclass(frozen=True)
 class ObservedSupport:
-    """States [1 or H - 1] of [N, m] that may follow a step, the weights [K, N] of each psi_k on them, first states [n, m]."""
+    """States [1 or H - 1] of [N, m] that may follow a step, weights [K, N] of each psi_k; first states [n, m]."""
 
     states: tuple[np.ndarray, ...]
     weights: tuple[np.ndarray, ...]

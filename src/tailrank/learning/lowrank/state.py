@@ -52,6 +52,29 @@ class LowRankState:
         """Episodes played."""
         return self.block.episodes
 
+    @property
+    def converged(self) -> bool:
+        """Whether the last fit was; training of phi ends where held-out likelihood is best."""
+        return self.fit is not None or self.block.converged
+
+    @property
+    def chosen(self) -> str:
+        """The model in charge, in words."""
+        if self.fit is None:
+            return self.block.chosen
+        setting = self.fit.setting
+        heads, psi = ("shared" if x else "by step" for x in (setting.shared_heads, setting.shared_psi))
+        return f"low rank {setting.rank}, phi {heads}, psi {psi}"
+
+    @property
+    def rewards_said(self) -> str:
+        """How rewards are seen, in words."""
+        if self.fit is None:
+            return self.block.rewards_said
+        rewards = self.fit.rewards
+        exact = "exact" if rewards.exact else "interpolated"
+        return f"rewards: as they are, {len(rewards.values)} laws; budgets in steps of {rewards.spacing:.4g}, {exact}"
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint; episodes are kept elsewhere."""
         arrays = self.block.to_arrays()

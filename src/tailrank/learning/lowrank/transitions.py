@@ -1,8 +1,8 @@
 """Transitions of a replay as the oracle sees them.
 
 Every played step is one: (x, a) at step h, the reward, and what came next: an observation, the end of the episode, or
-nothing, where the horizon cut the episode off (the reward was seen all the same). Held out are whole episodes, always the
-same ones (every fifth), so that no later fit has learned from what judges it.
+nothing, where the horizon cut the episode off (the reward was seen all the same). Held out are whole episodes, always
+the same ones (every fifth), so that no later fit has learned from what judges it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HELD = 5
 
 @dataclass(frozen=True)
 class Transitions:
-    """[n]: episode, step h, action, reward; x and after [n, m] (after is x again where nothing came next); ended, cut."""
+    """[n]: episode, step h, action, reward; x and after [n, m] (x again where nothing came next); ended, cut."""
 
     episode: np.ndarray
     h: np.ndarray

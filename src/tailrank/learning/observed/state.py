@@ -41,6 +41,22 @@ class ObservedState:
         """Episodes played."""
         return self.replay.n
 
+    @property
+    def converged(self) -> bool:
+        """Whether the last fit was."""
+        return self.fitted.converged
+
+    @property
+    def chosen(self) -> str:
+        """The model, in words."""
+        return self.fitted.chosen
+
+    @property
+    def rewards_said(self) -> str:
+        """How rewards are seen, in words."""
+        grid = self.grid
+        return f"rewards: {grid.source}, {grid.top + 1} values from {grid.low:g} in steps of {grid.unit:g}"
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint; episodes are kept elsewhere."""
         fitted, grid, counts = self.fitted, self.grid, self.counts

@@ -1,13 +1,14 @@
 """The planner on the observed support: V is taken at every observed next state, through phi there.
 
-    M_h[(k, l), c] = sum_i w_ki E_{r ~ law l} V_{h+1}(x'_i, c - r),       V_h(x, c) = min_a phi_h(x, a) . M_h[:, c] - b_h(x, a)
+    M_h[(k, l), c] = sum_i w_ki E_{r ~ law l} V_{h+1}(x'_i, c - r)
+    V_h(x, c) = min_a phi_h(x, a) . M_h[:, c] - b_h(x, a)
     V_H(x, c) = max(c, 0)
 
-w_ki = psi_k(x'_i) on the support, so no density over observations is needed. Rewards are real numbers; budgets c lie on
-a grid of one spacing, and V is interpolated between them. V has slopes in [0, 1] (without bonus), so interpolation is
-off by at most a quarter of the spacing at each step; nothing is lost where rewards are multiples of the spacing. The
-table of step h reaches from the least to the most that can still be earned: below it V is constant, above it has slope 1.
-Ended episodes earn nothing more: their kind has V = max(c, 0).
+w_ki = psi_k(x'_i) on the support, so no density over observations is needed. Rewards are real numbers; budgets c lie
+on a grid of one spacing, and V is interpolated between them. V has slopes in [0, 1] (without bonus), so interpolation
+is off by at most a quarter of the spacing at each step; nothing is lost where rewards are multiples of the spacing.
+The table of step h reaches from the least to the most that can still be earned: below it V is constant, above it has
+slope 1. Ended episodes earn nothing more: their kind has V = max(c, 0).
 """
 
 from __future__ import annotations
@@ -70,8 +71,12 @@ def plan_support(
     """The plan of a low-rank model. steps(h): the states that follow step h; start [n, A, J]: phi of first states."""
     J, L, spacing = start.shape[2], len(rewards.values), rewards.spacing
     kinds = J // L
-    first = np.array([np.floor(rewards.low * (horizon - h) / spacing + 1e-9) for h in range(horizon + 1)], dtype=np.int64)
-    last = np.array([np.ceil(rewards.high * (horizon - h) / spacing - 1e-9) for h in range(horizon + 1)], dtype=np.int64)
+    first = np.array(
+        [np.floor(rewards.low * (horizon - h) / spacing + 1e-9) for h in range(horizon + 1)], dtype=np.int64
+    )
+    last = np.array(
+        [np.ceil(rewards.high * (horizon - h) / spacing - 1e-9) for h in range(horizon + 1)], dtype=np.int64
+    )
     tables: list[np.ndarray] = []
     error = 0.0
     for h in reversed(range(horizon)):
