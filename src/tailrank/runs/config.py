@@ -21,6 +21,7 @@ from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
 from tailrank.learning.ela.parts import COLLECTS
 from tailrank.learning.lowrank.ela import MODELS as OBSERVED
+from tailrank.learning.observed.ela import BONUSES
 from tailrank.learning.oracles.choices import MODELS
 from tailrank.learning.output import RULES
 from tailrank.learning.registry import ALGORITHMS, LOW_RANK, Recipe
@@ -257,7 +258,7 @@ class RunConfig:
         if self.rewards is not None:
             allowed["rewards"] = ("learned",)
         if self.bonus is not None:
-            allowed["bonus"] = ("elliptical", "visits")
+            allowed["bonus"] = BONUSES
         for name, names in allowed.items():
             checks.one_of(str(getattr(self, name)), name, names)
         if not isinstance(self.environment, str) or not self.environment:

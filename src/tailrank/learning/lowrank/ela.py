@@ -171,7 +171,9 @@ class LowRankELA:
     def _planned(self, state: LowRankState, simulator: Simulator) -> LowRankState:
         if state.fit is None:
             return state
-        exploration = exploration_of(state.fit, state.replay, self.block.schedule, state.k)
+        exploration = None
+        if self.block.bonus != "none":
+            exploration = exploration_of(state.fit, state.replay, self.block.schedule, state.k)
         policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
         return replace(state, policy=policy)
 

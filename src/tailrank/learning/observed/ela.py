@@ -41,6 +41,8 @@ from tailrank.risk.law import cvar
 WATCHFUL = 0.1
 """Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
 holds calls it known, and a lure would end exploration there."""
+BONUSES = ("elliptical", "visits", "none")
+"""On phi, on visits of a pair, or none: to see what the bonus does."""
 GROWTH = 1.15
 """The decoder is fitted again when there are this many times as many episodes as at the last fit."""
 
@@ -101,7 +103,7 @@ class ObservedELA:
 
     def __post_init__(self) -> None:
         checks.tail_level(self.tau)
-        checks.one_of(self.bonus, "bonus", ("elliptical", "visits"))
+        checks.one_of(self.bonus, "bonus", BONUSES)
         for name in ("pilot", "longest_pilot", "batch", "levels"):
             checks.whole(getattr(self, name), name)
         checks.inside(self.growth, "growth", "[0, 1]")
@@ -252,6 +254,8 @@ class ObservedELA:
             last = H - 1 if counts.steps == H else 1
             norms = alpha * _norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
             bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
+        if self.bonus == "none":
+            bonus[:] = 0.0
         plan = self._planned(state, H, bonus * state.grid.top)  # lines 15-16
         present = _present(state.policy.base)
         here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
