@@ -99,6 +99,7 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/simulators.py
+	@$(BIN)/python studies/logs.py
 	@$(BIN)/python studies/false_alarms.py
 	@$(BIN)/python studies/crash.py
 	@$(BIN)/python studies/fuzz_files.py 300

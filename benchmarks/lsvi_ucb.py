@@ -21,17 +21,17 @@ import numpy as np
 from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.from_mdp import from_mdp
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.states.icvar import icvar_linear
-from tailrank.learning.rivals.states.lsvi_ucb import KnownFeatures, cvar_lsvi_ucb, lsvi_ucb
+from tailrank.learning.rivals.states.icvar import ICVaRLinear
+from tailrank.learning.rivals.states.lsvi_ucb import LSVIUCB, CvarLSVIUCB, KnownFeatures
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.mdp import FiniteMDP
 
 EPISODES = (50, 100, 200, 1000, 5000)
 PEER = {50: 15.6, 100: 29.1, 200: 77.5}
 LEARNERS: dict[str, Callable[[float], KnownFeatures]] = {
-    "lsvi-ucb": lsvi_ucb,
-    "cvar-lsvi-ucb": cvar_lsvi_ucb,
-    "icvar-linear": icvar_linear,
+    "lsvi-ucb": LSVIUCB,
+    "cvar-lsvi-ucb": CvarLSVIUCB,
+    "icvar-linear": ICVaRLinear,
 }
 
 
@@ -51,7 +51,7 @@ def chain(n: int = 5, horizon: int = 5, slip: float = 0.1) -> Episodic:
 
 def seconds(learner: KnownFeatures, env: Episodic, episodes: int) -> tuple[np.ndarray, int]:
     """Processor seconds of each episode, [n], and the number of plans."""
-    state, streams, clock = learner.init(env), Streams(0), np.empty(episodes + 1)
+    state, streams, clock = learner.init(env, Streams(0)), Streams(0), np.empty(episodes + 1)
     clock[0] = time.process_time()
     for k in range(episodes):
         state, _ = learner.step(state, env, streams)

@@ -12,15 +12,15 @@ from pathlib import Path
 from tailrank import ELA, ModelChoice, train
 from tailrank.envs import make_episodic
 from tailrank.episodes.streams import Streams
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.output import OutputRule
-from tailrank.learning.train import Judge
 
 ITERATIONS = 80
 env = make_episodic("risky-lock", horizon=10, n_actions=4, n_states=300, seed=1)
 curves = {}
 for tau in (0.1, 1.0):
     learner = ELA(tau=tau, oracle=ModelChoice("class"))
-    judge = Judge.of(learner, env)
+    judge = ExactJudge.of(learner, env)
     history = list(train(learner, env, iterations=ITERATIONS, seed=0, judge=judge))
     state, rows = history[-1][0], [row for _, row in history]
     plan, where = OutputRule("greedy").choose(learner, env, state, {}, Streams(0))

@@ -63,7 +63,7 @@ def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray
         tau,
         Discriminative(rank=task.rank, model=task.model, shared=True),
         Schedule(task.alpha, 1e-5),
-        "visits",
+        bonus="visits",
         pilot=task.pilot,
         longest_pilot=max(task.pilot, task.episodes // 2),
         batch=task.batch,

@@ -27,10 +27,11 @@ from run import SOLVED, shown
 from tailrank._system.atomic import write_bytes
 from tailrank.envs import make_episodic
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
-from tailrank.learning.rivals.states.rep_ucb_augmented import rep_ucb_augmented
+from tailrank.learning.rivals.states.rep_ucb_augmented import AugmentedOracles, RepUCBAugmented
 from tailrank.learning.schedule import PRACTICAL, Schedule
-from tailrank.learning.train import Judge, train
+from tailrank.learning.train import train
 from tailrank.models.counts import number_of
 
 HERE = Path(__file__).resolve().parent
@@ -40,9 +41,9 @@ REGRET = 200
 """Iterations over which regret is summed."""
 SYSTEMS = {
     "ELA, class": lambda s: ELA(TAU, ModelChoice("class"), s),
-    "(b) lifted class": lambda s: rep_ucb_augmented(TAU, "class", s),
+    "(b) lifted class": lambda s: RepUCBAugmented(TAU, AugmentedOracles("class"), s),
     "ELA, counts": lambda s: ELA(TAU, ModelChoice("counts"), s),
-    "(a) augmented counts": lambda s: rep_ucb_augmented(TAU, "counts", s),
+    "(a) augmented counts": lambda s: RepUCBAugmented(TAU, AugmentedOracles("counts"), s),
 }
 LONGEST = {"ELA, class": 200, "(b) lifted class": 200, "ELA, counts": 800, "(a) augmented counts": 800}
 ALPHAS, LAMBDAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8), (1e-5, 1e-10)
@@ -65,7 +66,7 @@ def run(job: Job) -> dict[str, object]:
     """What one run did. `first` is None where no iterate was solved; it ends when one is, but not before `REGRET`."""
     env = make_episodic("risky-lock", horizon=H, n_actions=A, n_states=job.n_states, seed=job.seed)
     learner = SYSTEMS[job.system](Schedule(job.alpha, job.lam))
-    judge, first, regret, spent, begun = Judge.of(learner, env), None, 0.0, [], time.process_time()
+    judge, first, regret, spent, begun = ExactJudge.of(learner, env), None, 0.0, [], time.process_time()
     for state, row in train(learner, env, iterations=job.iterations, seed=job.seed, judge=judge):
         spent.append(time.process_time() - begun)
         if state.k <= REGRET:

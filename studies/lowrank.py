@@ -2,10 +2,10 @@
 
     python studies/lowrank.py [GROUP ...]      all groups, or some; runs that are finished are skipped
 
-Groups: `continuous` (the random family, sizes drawn by the seed), `lock` and `no-bonus` (the low-rank lock), `block` (the
-rich lock, where a block decoder must stay in charge), `doubts` (how often "misspecified" is said, and of what). Every run
-is a line of studies/results/lowrank.jsonl; docs/lowrank_results.md is made from it. The learner is the default one, told
-nothing but the simulator. Seeds 100 to 104: none was used while the method was built.
+Groups: `continuous` (the random family, sizes drawn by the seed), `lock` and `no-bonus` (the low-rank lock), `block`
+(the rich lock, where a block decoder must stay in charge), `doubts` (how often "misspecified" is said, and of what).
+Every run is a line of studies/results/lowrank.jsonl; docs/lowrank_results.md is made from it. The learner is the
+default one, told nothing but the simulator. Seeds 100 to 104: none was used while the method was built.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ import numpy as np
 from tailrank.envs import make_simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.lowrank.ela import LowRankELA
-from tailrank.learning.observed.ela import ObservedELA
 from tailrank.risk.law import cvar
 
 ROOT = Path(__file__).resolve().parent
@@ -79,10 +77,8 @@ def run(setting: dict, seed: int) -> dict:
     more = more | ({"seed": seed} if setting["env"] == "rich-lock" else {})
     env, tau = make_simulator(setting["env"], **more), setting["tau"]
     star = env.optimum(tau)
-    block = ObservedELA(
-        tau, Discriminative(rank=3), bonus=setting.get("bonus", "elliptical"), batch=setting.get("batch", 1)
-    )
-    learner, streams, began = LowRankELA(block), Streams(seed), time.process_time()
+    learner = LowRankELA(tau=tau, bonus=setting.get("bonus", "elliptical"), batch=setting.get("batch", 1))
+    streams, began = Streams(seed), time.process_time()
     state, curve, solved = learner.init(env, streams), [], None
     marks, limit = list(setting.get("marks", [])), setting.get("limit", 0)
     spent = time.process_time() - began
@@ -138,8 +134,8 @@ def page() -> None:
     lines = [
         "# Results: low-rank models of observations",
         "",
-        "Made by `python studies/lowrank.py` (part of `make study`) with the default learner, which chooses its model by",
-        "likelihood. Seeds 100 to 104 were not used while it was built; what is missing has not been run yet.",
+        "Made by `python studies/lowrank.py` (part of `make study`) with the default learner, which chooses its model",
+        "by likelihood. Seeds 100 to 104 were not used while it was built; what is missing has not been run yet.",
         "",
         "## The continuous family",
         "",

@@ -27,7 +27,8 @@ import numpy as np
 from tailrank.envs.built_in.rich_lock import rich_lock
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.observations import RIVALS
+from tailrank.learning.learn import learn
+from tailrank.learning.registry import make_learner
 from tailrank.risk.law import cvar
 
 PATH = Path(__file__).resolve().parent / "results" / "rich_rivals.json"
@@ -81,7 +82,8 @@ def run(job: Job) -> dict[str, object]:
     """Train and judge."""
     begun = time.process_time()
     lock = rich_lock(**job.lock, seed=job.seed)
-    policy = RIVALS[job.rival](TAU, **job.settings).train(lock, job.episodes, job.seed)
+    rival = make_learner(job.rival, "simulator", tau=TAU, **job.settings)
+    policy = learn(lock, rival, episodes=job.episodes, seed=job.seed).policy
     seconds = time.process_time() - begun
     returns = play_simulator(policy, lock, Streams(job.seed).evaluation_seeds(0, FRESH)).returns
     value = cvar(returns, TAU)

@@ -23,10 +23,11 @@ import numpy as np
 from tailrank.envs import make_episodic
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.output import OutputRule
 from tailrank.learning.schedule import PRACTICAL, THEORY, Schedule
-from tailrank.learning.train import Judge, train
+from tailrank.learning.train import train
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results.md"
@@ -63,14 +64,14 @@ def run(job: Job) -> dict[str, object]:
     seeded = {"seed": job.seed} if job.env in ("risky-lock", "random-lowrank") else {}
     env = make_episodic(job.env, **job.settings, **seeded)
     learner = ELA(job.tau, ModelChoice(job.model, job.rank), SCHEDULES[job.schedule], **job.options)
-    judge, streams, rule = Judge.of(learner, env), Streams(job.seed), OutputRule("best")
+    judge, streams, rule = ExactJudge.of(learner, env), Streams(job.seed), OutputRule("best")
     wanted, kept, cvars, episodes = set(rule.drawn(job.iterations, streams)), {}, [], []
     for state, row in train(learner, env, iterations=job.iterations, seed=job.seed, judge=judge):
         cvars.append(row["cvar"])
         episodes.append(row["episodes"])
         if state.k in wanted:
             kept[state.k] = state.plan
-    plan, source = rule.choose(learner, env, state, kept, streams)
+    found = rule.choose(learner, env, state, kept, streams)
     good = np.array(cvars) >= SOLVED * judge.star - 1e-12
     regret = np.cumsum(judge.star - np.array(cvars))
     last_bad = int(np.flatnonzero(~good)[-1]) if (~good).any() else -1
@@ -82,8 +83,8 @@ def run(job: Job) -> dict[str, object]:
         "first": int(episodes[int(np.argmax(good))]) if good.any() else None,
         "stays": int(episodes[last_bad + 1]) if last_bad + 1 < len(good) else None,
         "late": float(good[-max(len(good) // 10, 1) :].mean()),
-        "returned": judge.cvar(plan),
-        "returned from": source,
+        "returned": judge.cvar(found.policy),
+        "returned from": found.returned,
         "greedy": judge.cvar(greedy),
         "regret": float(regret[-1]),
         "slope": slope(regret),

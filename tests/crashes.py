@@ -14,7 +14,7 @@ import faults
 from tailrank.cli import main
 from tailrank.runs import folder as files
 from tailrank.runs.config import RunConfig
-from tailrank.runs.judge import EVALUATION
+from tailrank.runs.job import EVALUATION
 from tailrank.runs.read import Run, is_run
 
 LOCK = {"environment": "risky-lock", "settings": {"horizon": 3, "n_actions": 2, "n_states": 6}, "output_episodes": 20}
@@ -77,7 +77,7 @@ def arguments(folder: Path, config: Path) -> list[str]:
     """What a user does about a run that was stopped: resume it if it has begun, else start it again."""
     resume = (folder / files.CONFIG).is_file()
     how = ["--resume", str(folder)] if resume else ["--config", str(config), "--out", str(folder)]
-    trusted = tomllib.loads(config.read_text()).get("imports", [])
+    trusted = tomllib.loads(config.read_text())["environment"].get("imports", [])
     return ["train", *how, "--quiet", *(word for package in trusted for word in ("--import", package))]
 
 

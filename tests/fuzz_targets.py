@@ -25,7 +25,7 @@ from tailrank.comparison.page import page as compare_page
 from tailrank.envs import read_mdp, write_mdp
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder
-from tailrank.learning.registry import ALGORITHMS
+from tailrank.learning.registry import COUNTABLE
 from tailrank.planning.exact.return_law import return_law
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
 from tailrank.report.document import fitting, page
@@ -163,7 +163,7 @@ def _finished() -> dict[str, bytes]:
     """The files of a finished run."""
     with tempfile.TemporaryDirectory() as top:
         out = Path(top) / "r"
-        run(RunConfig("risky-lock", 3, settings=LOCK, output_episodes=20), out)
+        run(RunConfig.of("risky-lock", iterations=3, settings=LOCK, output_episodes=20), out)
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != files.LOCK}
     return found | {EVALUATION: pack({"returns": np.linspace(0, 1, 40)})}
 
@@ -177,7 +177,7 @@ def _use_record(name: str) -> Callable[[Path, bytes], None]:
         out = _written(folder / "r", _finished() | {name: signed(data) if name == files.CHECKPOINT else data})
         if name == files.CHECKPOINT:
             (out / files.PLAN).unlink()
-        config = RunConfig("risky-lock", 3, settings=LOCK, output_episodes=20)
+        config = RunConfig.of("risky-lock", iterations=3, settings=LOCK, output_episodes=20)
         for look_at in (
             lambda: look(Planned("r", config, {}), folder),
             lambda: compare_page(compare(folder), {}),
@@ -204,7 +204,7 @@ def _use_sweep(folder: Path, data: bytes) -> None:
 
 def _checkpoint(name: str, environment: str, settings: dict, **more: object) -> Maker:
     def make(_: Path) -> Target:
-        config = RunConfig(environment, 4, settings=settings, checkpoint_every=1, **more)
+        config = RunConfig.of(environment, iterations=4, settings=settings, checkpoint_every=1, **more)
         content = _half_way(config)
         return Target(name, "safetensors", content[files.CHECKPOINT], _use_checkpoint(content))
 
@@ -263,7 +263,7 @@ def _makers() -> dict[str, Maker]:
     kinds = {files.ROWS: "jsonl", files.MANIFEST: "json", files.CONFIG: "toml"}
     for name in (*kinds, files.PLAN, EVALUATION, files.CHECKPOINT):
         found[f"run {name}"] = _record(name, kinds.get(name, "safetensors"))
-    for name in ALGORITHMS:
+    for name in COUNTABLE:
         words = f"checkpoint {name}"
         own = LOCK if name != "pcid" else LOCK | {"split": 0.3}
         found[words] = _checkpoint(words, "risky-lock", own, algorithm=name, output_episodes=20)

@@ -11,11 +11,11 @@ import fuzz
 import tailrank
 from brute_force import Tiny, cvar_by_integral
 from tailrank import FiniteMDP, InputError, cvar, evaluate, solve
+from tailrank.cli.theory import Theory
 from tailrank.envs.built_in.from_mdp import from_mdp
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela import bonus
-from tailrank.learning.registry import ALGORITHMS, Recipe, make_learner
-from tailrank.learning.schedule import Theory
+from tailrank.learning.registry import COUNTABLE, make_learner
 from tailrank.models.grid import as_fraction, exact_grid
 from tailrank.models.mdp import FiniteMDP as MDP
 from tailrank.planning.criteria.mean import risk_neutral
@@ -280,14 +280,14 @@ def test_norms_of_features_that_are_nearly_the_same(correlation):
     np.testing.assert_allclose(found, [float(x) ** 0.5 for x in exact], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", COUNTABLE)
 def test_every_learner_on_one_state_one_action_one_step_and_equal_rewards(name):
     extra, said = {"ella": {"iterations": 3, "evaluations": 3}}.get(name, {}), []
     for horizon in (1, 3):
         env = from_mdp(MDP.from_rows([0], [0], [0], [1.0], [1.0], horizon=horizon))
         try:
-            learner = make_learner(Recipe(name, 1e-6, extra=extra), env)
-            state = learner.init(env)
+            learner = make_learner(name, tau=1e-6, **extra)
+            state = learner.init(env, Streams(0))
             state, _ = learner.step(state, env, Streams(0))
         except InputError as refused:
             said.append(str(refused))

@@ -152,7 +152,7 @@ def test_a_name_with_a_nul_byte():
 
 @pytest.fixture
 def finished(tmp_path):
-    run(RunConfig("risky-lock", 2, settings=LOCK, output_episodes=20), tmp_path / "r")
+    run(RunConfig.of("risky-lock", iterations=2, settings=LOCK, output_episodes=20), tmp_path / "r")
     return tmp_path / "r"
 
 
@@ -169,7 +169,7 @@ def test_pipes_and_devices_in_the_folder_of_a_run(finished, name):
             with contextlib.suppress(InputError, OSError):
                 use()
         with pytest.raises(InputError):
-            run(RunConfig("decoy", 1), finished)
+            run(RunConfig.of("decoy", iterations=1), finished)
 
 
 @pytest.fixture
@@ -180,7 +180,11 @@ def half(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(RunConfig("risky-lock", 3, settings=LOCK, checkpoint_every=1), tmp_path / "half", progress=progress)
+        run(
+            RunConfig.of("risky-lock", iterations=3, settings=LOCK, checkpoint_every=1),
+            tmp_path / "half",
+            progress=progress,
+        )
     return tmp_path / "half"
 
 
@@ -200,6 +204,27 @@ def test_going_on_with_a_run_writes_in_its_folder_only(half, tmp_path, name):
     else:
         assert resume(half)["status"] == "finished"
     assert victim.read_bytes() == kept
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_with_another_name_is_not_written_through(half, tmp_path, name):
+    """A copy of the folder made of hard links (cp -al) can go on while the other stays as it is."""
+    (half / name).touch()
+    other = tmp_path / "other"
+    os.link(half / name, other)
+    kept = other.read_bytes()
+    assert resume(half)["status"] == "finished"
+    assert other.read_bytes() == kept
+
+
+def test_a_new_run_does_not_write_through_another_name(tmp_path):
+    victim = tmp_path / "precious"
+    victim.write_bytes(b"precious")
+    (tmp_path / "r").mkdir()
+    os.link(victim, tmp_path / "r" / ".config.toml.tmp")
+    os.link(victim, tmp_path / "r" / ".lock")
+    run(RunConfig("risky-lock", 1, settings=LOCK), tmp_path / "r")
+    assert victim.read_bytes() == b"precious"
 
 
 def test_a_link_that_leads_nowhere_makes_no_file(half, tmp_path):
@@ -230,6 +255,7 @@ EVIL = "from pathlib import Path\nPath('harm').write_text('done')\n"
 FOREIGN = {
     "imports": 'environment = "FrozenLake-v1"\niterations = 2\nhorizon = 3\nimports = ["evil"]\n',
     "module": 'environment = "evil:FrozenLake-v1"\niterations = 2\nhorizon = 3\n',
+    "learner": 'environment = "risky-lock"\niterations = 2\nalgorithm = "evil:Learner"\n',
     "simulated": 'environment = "evil:CartPole-v1"\niterations = 2\nmodel = "mixture"\nhorizon = 3\n',
 }
 
@@ -287,13 +313,12 @@ def test_a_run_of_ones_own_needs_no_word(tmp_path, monkeypatch):
     """What the user typed is trusted, and a sweep hands it on to its workers."""
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    config = RunConfig("mine:FrozenLake-v1", 1, horizon=3, output_episodes=5)
+    config = RunConfig.of("mine:FrozenLake-v1", iterations=1, horizon=3, output_episodes=5)
     assert run(config, tmp_path / "r")["status"] == "finished"
-    from dataclasses import asdict
 
     from tailrank.runs.sweeps._worker import work
 
-    assert work(asdict(config), str(tmp_path / "r"))["status"] == "finished"
+    assert work(config.tables(), str(tmp_path / "r"))["status"] == "finished"
 
 
 @pytest.mark.parametrize("entry", ["[],", "{},", "0.5,", '"ab",', '{"a":1},'])

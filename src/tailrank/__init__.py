@@ -6,8 +6,9 @@ states and actions are counted from zero in Python.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from tailrank._system.lazy import lazy_names
 
 __version__ = "0.2.0"
 
@@ -22,6 +23,7 @@ _HOMES = {
     "MarkovPolicy": "policies.tables",
     "ModelChoice": "learning.oracles.choices",
     "NotConverged": "checks",
+    "ObservedELA": "learning.observed.ela",
     "Plan": "planning.plan",
     "Policy": "policies.tables",
     "Predictor": "policies.predictor",
@@ -30,6 +32,8 @@ _HOMES = {
     "cvar": "risk.law",
     "cvar_interval": "risk.intervals",
     "evaluate": "planning.evaluate",
+    "learn": "learning.learn",
+    "learn_logs": "learning.offline.learn",
     "load": "runs.policy_files.storage",
     "make_episodic": "envs",
     "make_simulator": "envs",
@@ -57,6 +61,7 @@ __all__ = [
     "MarkovPolicy",
     "ModelChoice",
     "NotConverged",
+    "ObservedELA",
     "Plan",
     "Policy",
     "Predictor",
@@ -65,6 +70,8 @@ __all__ = [
     "cvar",
     "cvar_interval",
     "evaluate",
+    "learn",
+    "learn_logs",
     "load",
     "make_episodic",
     "make_simulator",
@@ -87,6 +94,9 @@ if TYPE_CHECKING:
     from tailrank.episodes.rollout import play, play_simulator
     from tailrank.learning.decoding.choose import Discriminative
     from tailrank.learning.ela.ela import ELA
+    from tailrank.learning.learn import learn
+    from tailrank.learning.observed.ela import ObservedELA
+    from tailrank.learning.offline.learn import learn_logs
     from tailrank.learning.oracles.choices import ModelChoice
     from tailrank.learning.schedule import Schedule
     from tailrank.learning.train import train
@@ -101,12 +111,7 @@ if TYPE_CHECKING:
     from tailrank.runs.policy_files.storage import load, save
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tailrank' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"tailrank.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names("tailrank", _HOMES)
 
 
 def __dir__() -> list[str]:

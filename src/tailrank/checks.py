@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 LONGEST_MESSAGE = 2000
 
@@ -48,6 +50,8 @@ def tail_level(tau: float, name: str = "tau") -> float:
 
 def tail_levels(tau: float | Sequence[float]) -> tuple[float, ...]:
     """One or several tail levels as a non-empty tuple."""
+    import numpy as np
+
     levels = (tau,) if np.ndim(tau) == 0 else tuple(np.asarray(tau, dtype=object).ravel())
     if not levels:
         raise InputError("tau: at least one tail level is needed, found none")
@@ -67,6 +71,8 @@ def number(value: object, name: str) -> float:
 
 def numbers(column: object, name: str) -> np.ndarray:
     """`column` as a flat array of floats (not yet checked to be finite)."""
+    import numpy as np
+
     try:
         return np.array(column, dtype=np.float64).ravel()
     except (TypeError, ValueError, OverflowError):
@@ -75,6 +81,8 @@ def numbers(column: object, name: str) -> np.ndarray:
 
 def returns(values: object, name: str) -> np.ndarray:
     """`values` as a flat, non-empty array of returns: finite floats that can be computed with."""
+    import numpy as np
+
     result = numbers(values, name)
     if result.size == 0:
         raise InputError(f"{name}: at least one is needed, found none")
@@ -147,6 +155,8 @@ def discount_factor(value: object) -> float:
 
 def indices(values: np.ndarray, name: str, size: int, place: str) -> None:
     """Raise unless all values [n] lie in 0..size - 1."""
+    import numpy as np
+
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < size:
         i = int(np.flatnonzero((values < 0) | (values >= size))[0])
         raise InputError(f"{name}[{i}] = {values[i]} {place}: must lie in 0..{size - 1}")
@@ -168,6 +178,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def law(values: object, name: str, size: int) -> np.ndarray:
     """A probability vector [size] that sums to one, normalised to the last bit."""
+    import numpy as np
+
     try:
         result = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -188,6 +200,8 @@ def normalised(p: np.ndarray, total: np.ndarray | float, count: np.ndarray | int
 
     So that a law that was normalised once is never changed again.
     """
+    import numpy as np
+
     noise = np.abs(np.asarray(total) - 1.0) <= 2.0 * np.finfo(np.float64).eps * np.asarray(count)
     return np.asarray(np.where(noise, p, p / total))
 

@@ -294,7 +294,20 @@ def test_out_of_memory_is_one_line(model, monkeypatch):
         raise MemoryError("Unable to allocate 7 TiB")
 
     monkeypatch.setattr(tailrank.envs, "read_mdp", full)
-    fails(cli("solve", "model.csv", "--horizon", "2"), "out of memory", "7 TiB")
+    fails(cli("solve", "model.csv", "--horizon", "2"), "out of memory", "7 TiB", "lower --memory")
+    result = cli("export", "model.csv", "a.json", "--horizon", "2")
+    fails(result, "out of memory")
+    assert "--memory" not in result.stderr, "only solve has that option"
+
+
+def test_a_library_that_cannot_be_loaded_is_one_line(model, monkeypatch):
+    import tailrank.envs
+
+    def full(*_, **__):
+        raise ImportError("libblas.so: failed to map segment from shared object", name="_fblas")
+
+    monkeypatch.setattr(tailrank.envs, "read_mdp", full)
+    fails(cli("solve", "model.csv", "--horizon", "2"), "_fblas: cannot be imported", "failed to map segment")
 
 
 def test_an_interrupt_is_one_line(model, monkeypatch):

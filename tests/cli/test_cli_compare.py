@@ -22,7 +22,9 @@ def runs(tmp_path_factory):
     top = tmp_path_factory.mktemp("runs")
     for collect in ("rollins", "printed"):
         for seed in range(3):
-            config = RunConfig("risky-lock", 8, seed=seed, settings=LOCK, collect=collect, output_episodes=50)
+            config = RunConfig.of(
+                "risky-lock", iterations=8, seed=seed, settings=LOCK, collect=collect, output_episodes=50
+            )
             run(config, top / collect / str(seed))
     return top
 

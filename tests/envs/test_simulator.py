@@ -341,6 +341,8 @@ def to_the_end(simulator, seeds):
         (toys.TextPaid, "TextPaid, seed 6, step 0: reward = 'much', must be one number"),
         (toys.TwoPaid, r"TwoPaid, seed 6, step 0: reward = array\(\[1., 2.\]\), must be one number"),
         (toys.ArrayFlag, "ArrayFlag, seed 6, step 0: terminated or truncated = array"),
+        (toys.TextFlag, "TextFlag, seed 6, step 0: terminated or truncated = 'no', must be True or False"),
+        (toys.NoFlag, "NoFlag, seed 6, step 0: terminated or truncated = None, must be True or False"),
         (toys.Raises, "^Raises, seed 6, step 6: failed with ZeroDivisionError: no more fuel$"),
         (toys.Exits, "^Exits, seed 6, step 6: failed with SystemExit: 0$"),
         (toys.NoReset, "NoReset, seed 6, reset: failed with OSError: cannot start"),

@@ -158,6 +158,16 @@ class ArrayFlag(Clean):
         return np.array([over, over])
 
 
+class TextFlag(Clean):
+    def flag(self, over):
+        return "yes" if over else "no"
+
+
+class NoFlag(Clean):
+    def flag(self, over):
+        return None
+
+
 class GoesOn(Clean):
     """Takes steps after the end."""
 

@@ -8,19 +8,20 @@ import pytest
 from tailrank import InputError
 from tailrank.envs import make_episodic
 from tailrank.episodes.streams import Streams
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
-from tailrank.learning.registry import Recipe, make_learner
+from tailrank.learning.registry import make_learner
 from tailrank.learning.rivals.states import rep_ucb_augmented as module
 from tailrank.learning.rivals.states.rep_ucb_augmented import (
     AugmentedOracles,
+    RepUCBAugmented,
     budget_moves,
     lifted,
     plan_augmented,
-    rep_ucb_augmented,
     with_budget,
 )
 from tailrank.learning.schedule import Schedule
-from tailrank.learning.train import Judge, train
+from tailrank.learning.train import train
 from tailrank.models.counts import SparseCounts
 from tailrank.models.lowrank import EmpiricalStep, Model
 from tailrank.models.problem import PlanningProblem
@@ -83,7 +84,7 @@ def test_with_exact_counts_the_plan_is_that_of_the_latent_planner(name, settings
         steps.append(EmpiricalStep.of(SparseCounts.from_dense(1e6 * flat)))
     up = [lifted(step, env.rewards, env.reward_of[h]) for h, step in enumerate(env.model.steps)]
     own = plan_latent(env.model, env.rewards, env.reward_of, none, tau, int(env.group[0][env.start]))
-    judge = Judge.of(rep_ucb_augmented(tau, "class"), env)
+    judge = ExactJudge.of(RepUCBAugmented(tau, AugmentedOracles("class")), env)
     for kind in (steps, up):
         plan = plan_augmented(problem_of(env, kind, tau), none, np.random.default_rng(0))
         np.testing.assert_allclose(plan.curve, own.curve, atol=1e-9)
@@ -107,8 +108,8 @@ def test_a_bonus_is_paid_for_every_budget():
 @pytest.mark.parametrize("model", ["class", "counts"])
 def test_what_is_counted_are_moves_that_rewards_allow(model):
     env = make_episodic("risky-lock", horizon=4, n_actions=2, n_states=6, seed=3)
-    learner, streams = rep_ucb_augmented(0.2, model, Schedule(1e-7, 1e-10), batch=5), Streams(0)
-    state, moved, could = learner.init(env), 0.0, 0.0
+    learner, streams = RepUCBAugmented(0.2, AugmentedOracles(model), Schedule(1e-7, 1e-10), batch=5), Streams(0)
+    state, moved, could = learner.init(env, Streams(0)), 0.0, 0.0
     for _ in range(15):
         state, _ = learner.step(state, env, streams)
     C, law_of = env.rewards.n_budgets, env.reward_of
@@ -149,7 +150,7 @@ def test_on_the_same_counts_the_lifted_class_fits_elas_model():
 
 def test_it_learns_the_lock_with_the_lifted_class():
     env = make_episodic("risky-lock", horizon=3, n_actions=3, seed=1)
-    learner = make_learner(Recipe("rep-ucb-augmented", 0.1, alpha_scale=1e-5), env)
+    learner = make_learner("rep-ucb-augmented", tau=0.1, alpha_scale=1e-5)
     *_, (_, row) = train(learner, env, iterations=25, seed=0)
     assert row["cvar"] == pytest.approx(0.8)
 
@@ -158,17 +159,17 @@ def test_errors(monkeypatch):
     with pytest.raises(InputError, match="model"):
         AugmentedOracles("em")
     with pytest.raises(InputError, match="has no finite class"):
-        rep_ucb_augmented(0.1, "class").init(make_episodic("risky-shortcut"))
+        RepUCBAugmented(0.1, AugmentedOracles("class")).init(make_episodic("risky-shortcut"), Streams(0))
     monkeypatch.setattr(module, "MOST_NUMBERS", 1000)
     with pytest.raises(InputError, match="lifted to"):
-        rep_ucb_augmented(0.1, "class").init(make_episodic("risky-lock"))
+        RepUCBAugmented(0.1, AugmentedOracles("class")).init(make_episodic("risky-lock"), Streams(0))
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_rep_ucb_is_ela_for_the_mean(name, settings):
     env = make_episodic(name, seed=5, **settings)
-    rep, ela = (make_learner(Recipe(*of), env) for of in (("rep-ucb", 0.1), ("ela", 1.0)))
-    judge = Judge.of(rep, env)
+    rep, ela = (make_learner(name, tau=tau) for name, tau in (("rep-ucb", 0.1), ("ela", 1.0)))
+    judge = ExactJudge.of(rep, env)
     for (state, row), (mine, other) in zip(
         train(rep, env, iterations=12, seed=3), train(ela, env, iterations=12, seed=3), strict=True
     ):

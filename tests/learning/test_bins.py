@@ -8,8 +8,8 @@ from small_simulators import Choice, Lock
 
 from tailrank import InputError, cvar
 from tailrank.episodes.rollout import play
-from tailrank.learning.rivals.observations import Bins
-from tailrank.learning.rivals.observations.bins import CellCounts, best_budget_policy
+from tailrank.learning.learn import learn
+from tailrank.learning.rivals.observations.bins import Bins, CellCounts, best_budget_policy
 from tailrank.learning.rivals.observations.playing import roll
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.solve import solve
@@ -91,14 +91,14 @@ def test_bonus_prefers_what_was_played_less():
 def test_opens_the_lock_when_cells_are_latents(tau, best, bonus):
     """Without noise every latent has a cell: ten steps, far beyond uniform actions (3^-10), in 1500 episodes."""
     lock = Lock(horizon=10, n_actions=3)
-    policy = Bins(tau, projections=None, bonus=bonus).train(lock, 1500, seed=0)
+    policy = learn(lock, Bins(tau, projections=None, bonus=bonus), episodes=1500, seed=0).policy
     assert cvar(roll(lock, policy, ODD).returns, tau) == pytest.approx(best, abs=0.04)
 
 
 def test_noise_breaks_the_cells():
     """The same lock with noise in the features: cells no longer are latents, and the way is lost."""
     lock = Lock(horizon=10, n_actions=3, noise=0.4)
-    policy = Bins(0.1, projections=None).train(lock, 1500, seed=0)
+    policy = learn(lock, Bins(0.1, projections=None), episodes=1500, seed=0).policy
     assert cvar(roll(lock, policy, ODD).returns, 0.1) < 0.4
 
 
@@ -108,7 +108,7 @@ def test_rewards_without_a_grid():
             reward, latent, over = super()._move(h, latent, action, rng)
             return reward + 0.01 * rng.normal(), latent, over
 
-    policy = Bins(0.1, projections=1, batch=50).train(Noisy(), 1000, seed=0)
+    policy = learn(Noisy(), Bins(0.1, projections=1, batch=50), episodes=1000, seed=0).policy
     assert cvar(roll(Noisy(), policy, ODD).returns, 0.1) > 0.7
 
 

@@ -8,7 +8,7 @@ import pytest
 from tailrank import InputError, cvar, var
 from tailrank.envs import from_mdp, make_episodic
 from tailrank.episodes.streams import Streams
-from tailrank.learning.registry import Recipe, make_learner
+from tailrank.learning.registry import make_learner
 from tailrank.learning.rivals.ascent import tail_weights
 from tailrank.learning.rivals.states.policy_gradient import (
     CvarGradient,
@@ -185,8 +185,8 @@ def test_blind_to_success(critic):
 @pytest.mark.parametrize("name", ["policy-gradient", "actor-critic"])
 def test_learns_what_is_not_blind(name):
     env = make_episodic("random-lowrank")
-    recipe = Recipe(name, 0.1, extra={"soft": 40})
-    *_, (state, row) = train(make_learner(recipe, env), env, iterations=80, seed=0)
+    learner = make_learner(name, tau=0.1, soft=40)
+    *_, (state, row) = train(learner, env, iterations=80, seed=0)
     from tailrank.planning.solve import solve
 
     assert row["cvar"] > 0.95 * solve(env.truth, tau=0.1).cvar
@@ -197,7 +197,7 @@ def test_learns_what_is_not_blind(name):
 def test_goes_on_from_arrays(settings):
     env, learner = make_episodic("random-lowrank"), CvarGradient(0.2, per_update=50, **settings)
     states = [s for s, _ in train(learner, env, iterations=6, seed=1)]
-    again = learner.init(env).from_arrays(states[2].to_arrays())
+    again = learner.init(env, Streams(0)).from_arrays(states[2].to_arrays())
     for _ in range(3):
         again, _ = learner.step(again, env, Streams(1))
     for h, table in enumerate(again.logits):
@@ -252,7 +252,7 @@ def test_bad_settings():
     with pytest.raises(InputError, match="budgets = 1: must be true or false"):
         CvarGradient(0.1, budgets=1)
     with pytest.raises(InputError, match="sampling: needs an environment with a random start"):
-        CvarGradient(0.1, sampling=True).init(make_episodic("risky-lock"))
+        CvarGradient(0.1, sampling=True).init(make_episodic("risky-lock"), Streams(0))
     learner, env = CvarGradient(0.1), make_episodic("risky-shortcut")
     with pytest.raises(InputError, match="no iteration has been run"):
-        learner.greedy(learner.init(env), env, Streams(0))
+        learner.greedy(learner.init(env, Streams(0)), env, Streams(0))

@@ -115,7 +115,7 @@ def test_kernel_is_the_update_rule():
 def test_goes_on_from_arrays():
     env, learner = make_episodic("risky-shortcut"), CvarQ(0.1, batch=20)
     states = [s for s, _ in train(learner, env, iterations=6, seed=1)]
-    again = learner.init(env).from_arrays(states[2].to_arrays())
+    again = learner.init(env, Streams(0)).from_arrays(states[2].to_arrays())
     for _ in range(3):
         again, _ = learner.step(again, env, Streams(1))
     np.testing.assert_array_equal(again.cvar, states[5].cvar)
@@ -128,4 +128,4 @@ def test_bad_settings():
     with pytest.raises(InputError, match="optimistic = 1: must be true or false"):
         CvarQ(0.1, optimistic=1)
     with pytest.raises(InputError, match="states = 100000: H S A K"):
-        CvarQ(0.1).init(make_episodic("risky-lock", n_states=100_000))
+        CvarQ(0.1).init(make_episodic("risky-lock", n_states=100_000), Streams(0))

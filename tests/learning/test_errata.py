@@ -15,10 +15,11 @@ from tailrank import InputError
 from tailrank.envs import from_mdp, make_episodic
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.output import OutputRule
 from tailrank.learning.schedule import Schedule
-from tailrank.learning.train import Judge, train
+from tailrank.learning.train import train
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.models.rewards import RewardLaw
@@ -115,7 +116,7 @@ def test_3_cap_2_never_explores_and_cap_h_does():
     for cap in ("printed", "corrected"):
         schedule = Schedule(alpha_scale=0.12, lam_scale=0.05, cap=cap)
         learner = ELA(0.75, ModelChoice("class"), schedule, collect="printed")
-        judge = Judge.of(learner, env)
+        judge = ExactJudge.of(learner, env)
         rows = list(train(learner, env, iterations=60, seed=0, judge=judge))
         greedy = judge.cvar(learner.greedy(rows[-1][0], env, Streams(0)))
         found[cap] = np.array([row["cvar"] for _, row in rows]), greedy
@@ -249,6 +250,6 @@ def test_7_a_plan_earns_less_than_it_claims_on_the_grid():
     plan = plan_latent(env.model, env.rewards, env.reward_of, [np.zeros((1, 2))] * 2, 0.5, 0)
     assert plan.objective * float(env.rewards.grid.unit) == pytest.approx(1.0)
     learner = ELA(0.5, ModelChoice("counts"))
-    assert Judge.of(learner, env).cvar(plan) == pytest.approx(0.6)
+    assert ExactJudge.of(learner, env).cvar(plan) == pytest.approx(0.6)
     law, _ = evaluate([np.ones((1, 2, 1))], [np.eye(2)[None, :, ::-1]] * 2, [np.zeros((1, 2))] * 2, 0, lambda *_: 0)
     assert law == {2: 1.0}

@@ -11,9 +11,9 @@ import pytest
 from tailrank import InputError
 from tailrank.envs import make_episodic
 from tailrank.episodes.streams import Streams
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
-from tailrank.learning.rivals.states.flambe import covariance, cover, flambe, frontier, widest
-from tailrank.learning.train import Judge
+from tailrank.learning.rivals.states.flambe import Covering, Flambe, covariance, cover, frontier, widest
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.planning.solve import solve
 
@@ -21,7 +21,7 @@ CLASS = ModelChoice("class")
 
 
 def explored(learner, env, iterations, seed=0):
-    state, streams = learner.init(env), Streams(seed)
+    state, streams = learner.init(env, Streams(0)), Streams(seed)
     for _ in range(iterations):
         state, _ = learner.step(state, env, streams)
     return state
@@ -81,7 +81,7 @@ def test_the_cover_ends_when_nothing_is_left_and_within_the_papers_bound(beta):
 @pytest.mark.parametrize("name", ["risky-lock", "random-lowrank"])
 def test_exploration_does_not_know_tau_nor_rewards(name):
     env = make_episodic(name, horizon=4, seed=3)
-    runs = [explored(flambe(tau, CLASS), env, 6) for tau in (0.05, 1.0)]
+    runs = [explored(Flambe(tau, CLASS), env, 6) for tau in (0.05, 1.0)]
     arrays = [{k: v for k, v in s.to_arrays().items() if not k.startswith("plan")} for s in runs]
     for key in arrays[0]:
         np.testing.assert_array_equal(arrays[0][key], arrays[1][key], err_msg=key)
@@ -108,7 +108,7 @@ def rarest(met):
 def test_the_cover_meets_every_pair_that_uniform_actions_never_reach():
     H, A = 8, 4
     env = make_episodic("risky-lock", horizon=H, n_actions=A, seed=1)
-    state = explored(flambe(0.1, CLASS), env, 40)
+    state = explored(Flambe(0.1, CLASS), env, 40)
     for h, step in enumerate(env.model.steps):
         known = slice(0, 1) if h == 0 else slice(None)  # the start is the only latent of step 0
         np.testing.assert_array_equal(state.model.steps[h].phi[known], step.phi[known])
@@ -124,7 +124,7 @@ def test_the_cover_meets_every_pair_that_uniform_actions_never_reach():
 def test_what_is_played_is_the_cover():
     H, n = 6, 2000
     env = make_episodic("risky-lock", horizon=H, n_actions=3, seed=1)
-    learner = flambe(0.1, CLASS, batch=n)
+    learner = Flambe(0.1, CLASS, batch=n)
     state = replace(explored(learner, env, 1), model=env.model)
     after, _ = learner.step(state, env, Streams(9))
     for h in range(H - 1):
@@ -143,8 +143,8 @@ def test_what_is_played_is_the_cover():
 )
 def test_one_exploration_gives_the_whole_frontier(name, settings, iterations):
     env = make_episodic(name, seed=4, **settings)
-    learner = flambe(0.5, CLASS)
-    state, judge = explored(learner, env, iterations, seed=4), Judge.of(learner, env)
+    learner = Flambe(0.5, CLASS)
+    state, judge = explored(learner, env, iterations, seed=4), ExactJudge.of(learner, env)
     exact = solve(env.truth, tau=0.5).frontier()
     taus = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
     points = frontier(state.plan, env, judge, taus)
@@ -167,6 +167,6 @@ def solve_in_model(state, env, tau):
 def test_settings_are_checked():
     for beta in (0.0, 1.5):
         with pytest.raises(InputError, match="beta"):
-            flambe(0.1, CLASS, beta=beta)
+            Covering(beta)
     with pytest.raises(InputError, match="collect"):
-        flambe(0.1, CLASS, collect="plan")
+        Flambe(0.1, CLASS, collect="plan")

@@ -10,14 +10,26 @@ from brute_force import cvar_by_sorting
 from tailrank import FiniteMDP, InputError
 from tailrank.envs import from_mdp, make_episodic
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.states.cvar_ucbvi import cvar_ucbvi
-from tailrank.learning.rivals.states.icvar import icvar_linear, icvar_rm, nested_planner, outcomes, plan_nested
+from tailrank.learning.registry import make_learner
+from tailrank.learning.rivals.states.icvar import NestedPlanner, outcomes, plan_nested
 from tailrank.learning.train import train
 from tailrank.models.lowrank import EmpiricalStep, Model
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.criteria.nested import iterated_cvar
 
 RNG = np.random.default_rng(0)
+
+
+def icvar_rm(tau, scale, **more):
+    return make_learner("icvar-rm", tau=tau, alpha_scale=scale, **more)
+
+
+def icvar_linear(tau, scale, **more):
+    return make_learner("icvar-linear", tau=tau, alpha_scale=scale, **more)
+
+
+def cvar_ucbvi(tau, scale):
+    return make_learner("cvar-ucbvi", tau=tau, alpha_scale=scale)
 
 
 def small(seed=0, H=4):
@@ -72,7 +84,7 @@ def test_in_the_true_model_the_plan_is_the_iterated_cvar(seed, tau):
 
     problem = problem_of(env, tau, rows=False)
     for points in (100, 1000):
-        linear = nested_planner(points)(problem, problem.no_bonus, RNG)
+        linear = NestedPlanner(points)(problem, problem.no_bonus, RNG)
         spacing = env.horizon / points  # in reward units
         off = values[0][start] - linear.objective * unit
         assert -1e-12 <= off <= env.horizon * spacing
@@ -110,13 +122,13 @@ def test_a_pair_that_was_never_tried_has_the_value_given():
 # Learning
 
 
-@pytest.mark.parametrize("make", [icvar_rm, icvar_linear])
+@pytest.mark.parametrize("make", ["icvar-rm", "icvar-linear"])
 def test_optimism(make):
     """The objective never falls below the nested optimum (with the bonus of the paper, or one tenth of it)."""
     for seed in range(2):
         env = small(seed, H=3)
         best = iterated_cvar(env.truth, 0.3)[1][0][env.start]
-        learner = make(0.3, scale=1.0 if make is icvar_rm else 0.1)
+        learner = make_learner(make, tau=0.3, alpha_scale=1.0 if make == "icvar-rm" else 0.1)
         objectives = [row["objective"] for _, row in train(learner, env, iterations=120, seed=seed)]
         assert objectives[0] == pytest.approx(env.horizon)  # all is possible
         assert min(objectives) >= best
@@ -135,7 +147,7 @@ def regrets(learner, env, n, seed):
     return np.array(found), best
 
 
-@pytest.mark.parametrize("make", [lambda tau: icvar_rm(tau, scale=0.02), lambda tau: icvar_linear(tau, scale=0.003)])
+@pytest.mark.parametrize("make", [lambda tau: icvar_rm(tau, 0.02), lambda tau: icvar_linear(tau, 0.003)])
 def test_regret_in_the_nested_criterion_falls(make):
     env = make_episodic("risky-shortcut", horizon=5)
     found, best = regrets(make(0.25), env, 400, seed=2)
@@ -176,7 +188,7 @@ def test_the_crossing_in_closed_form():
 
 def test_learners_go_the_way_of_their_criterion():
     env = from_mdp(crossing())
-    nested, static = icvar_rm(0.1, scale=0.02), cvar_ucbvi(0.1, scale=0.02)
+    nested, static = icvar_rm(0.1, 0.02), cvar_ucbvi(0.1, 0.02)
     *_, (state, row) = train(nested, env, iterations=400, seed=0)
     assert state.plan.actions[0][env.start, 0] == 1
     assert row["cvar"] == pytest.approx(5.0)
@@ -188,7 +200,7 @@ def test_share_pools_the_steps():
     """In an MDP that is the same at every step pooled counts know more after the same episodes."""
     env = make_episodic("risky-shortcut", horizon=5)
     alone, pooled = (
-        [row["objective"] for _, row in train(icvar_rm(0.25, scale=0.05, share=share), env, iterations=60, seed=0)]
+        [row["objective"] for _, row in train(icvar_rm(0.25, 0.05, share=share), env, iterations=60, seed=0)]
         for share in (False, True)
     )
     assert pooled[-1] < alone[-1]
@@ -197,9 +209,9 @@ def test_share_pools_the_steps():
 
 def test_points_must_be_positive_and_greedy_plans_exist():
     with pytest.raises(InputError, match="points = 0: must be a whole number of at least 1"):
-        icvar_linear(0.1, points=0)
+        make_learner("icvar-linear", points=0)
     env = make_episodic("risky-shortcut", horizon=5)
-    for learner in (icvar_rm(0.25, scale=0.02), icvar_linear(0.25, scale=0.003)):
+    for learner in (icvar_rm(0.25, 0.02), icvar_linear(0.25, 0.003)):
         *_, (state, _) = train(learner, env, iterations=300, seed=0)
         plan = learner.greedy(state, env, Streams(0))
         best = iterated_cvar(env.truth, 0.25)[1][0][env.start]

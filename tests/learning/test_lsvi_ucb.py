@@ -10,8 +10,9 @@ import tailrank
 from tailrank import InputError
 from tailrank.envs import make_episodic
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.states.lsvi_ucb import KnownFeatures, Ridge, cvar_lsvi_ucb, lsvi_ucb, plan_mean, plan_tail
-from tailrank.learning.train import Judge, train
+from tailrank.learning.judge import ExactJudge
+from tailrank.learning.rivals.states.lsvi_ucb import LSVIUCB, CvarLSVIUCB, KnownFeatures, Ridge, plan_mean, plan_tail
+from tailrank.learning.train import train
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.problem import PlanningProblem
 
@@ -29,7 +30,7 @@ def problem_of(env, tau, psi=None):
 
 
 def run(learner, env, k, seed=0):
-    state, streams, infos = learner.init(env), Streams(seed), []
+    state, streams, infos = learner.init(env, Streams(0)), Streams(seed), []
     for _ in range(k):
         state, info = learner.step(state, env, streams)
         infos.append(info)
@@ -58,7 +59,7 @@ class Spy:
 @pytest.mark.parametrize("batch", [1, 7])
 def test_weights_are_the_ridge_regression_of_all_that_was_seen(name, batch):
     env = Spy(make_episodic(name, horizon=4, n_actions=3, n_states=12, seed=1))
-    learner = cvar_lsvi_ucb(0.2, lam=0.3, batch=batch)
+    learner = CvarLSVIUCB(0.2, lam_scale=0.3, batch=batch)
     state, _ = run(learner, env, 40, seed=3)
     assert state.episodes == 40 * batch == len(env.seen[0])
     assert not env.seen[-1]  # nothing is learned from the last step
@@ -168,28 +169,28 @@ def test_the_bonus_of_the_mean_is_that_of_jin():
 # Learning
 
 
-@pytest.mark.parametrize("make", [cvar_lsvi_ucb, lsvi_ucb])
+@pytest.mark.parametrize("make", [CvarLSVIUCB, LSVIUCB])
 @pytest.mark.parametrize("seed", range(3))
 def test_optimism(make, seed):
     env = small(seed, H=3)
-    tau = 0.25 if make is cvar_lsvi_ucb else 1.0
+    tau = 0.25 if make is CvarLSVIUCB else 1.0
     star = tailrank.solve(env.truth, tau=tau).cvar
-    _, infos = run(make(tau, scale=0.1), env, 200, seed)
+    _, infos = run(make(tau, alpha_scale=0.1), env, 200, seed)
     assert min(info.objective for info in infos) >= star
     assert infos[0].objective == pytest.approx(env.horizon)  # nothing known: the most that rewards allow
     assert infos[-1].objective < env.horizon - 0.7
     if seed == 0:  # the bonus is what makes it so
-        _, infos = run(make(tau, scale=0.001), env, 200, seed)
+        _, infos = run(make(tau, alpha_scale=0.001), env, 200, seed)
         assert infos[-1].objective < star
 
 
 CASES = [
-    (cvar_lsvi_ucb, "risky-lock", {"horizon": 5, "n_actions": 4, "n_states": 30}, 0.1, 300),
-    (cvar_lsvi_ucb, "risky-lock", {"horizon": 4, "n_actions": 3, "n_states": 30}, 0.25, 400),
-    (cvar_lsvi_ucb, "random-lowrank", {"horizon": 4, "n_actions": 3, "n_states": 12}, 0.1, 400),
-    (cvar_lsvi_ucb, "random-lowrank", {"horizon": 3, "n_actions": 3, "n_states": 12, "reward": "levels"}, 1.0, 300),
-    (lsvi_ucb, "risky-lock", {"horizon": 5, "n_actions": 4, "n_states": 30}, 1.0, 300),
-    (lsvi_ucb, "random-lowrank", {"horizon": 4, "n_actions": 3, "n_states": 12}, 1.0, 300),
+    (CvarLSVIUCB, "risky-lock", {"horizon": 5, "n_actions": 4, "n_states": 30}, 0.1, 300),
+    (CvarLSVIUCB, "risky-lock", {"horizon": 4, "n_actions": 3, "n_states": 30}, 0.25, 400),
+    (CvarLSVIUCB, "random-lowrank", {"horizon": 4, "n_actions": 3, "n_states": 12}, 0.1, 400),
+    (CvarLSVIUCB, "random-lowrank", {"horizon": 3, "n_actions": 3, "n_states": 12, "reward": "levels"}, 1.0, 300),
+    (LSVIUCB, "risky-lock", {"horizon": 5, "n_actions": 4, "n_states": 30}, 1.0, 300),
+    (LSVIUCB, "random-lowrank", {"horizon": 4, "n_actions": 3, "n_states": 12}, 1.0, 300),
 ]
 
 
@@ -198,7 +199,7 @@ def test_it_learns(make, name, settings, tau, episodes):
     for seed in (0, 1):
         env = make_episodic(name, seed=seed, **settings)
         learner = make(tau)
-        judge = Judge.of(learner, env)
+        judge = ExactJudge.of(learner, env)
         *_, (state, row) = train(learner, env, iterations=episodes, seed=seed, judge=judge)
         assert row["episodes"] == episodes
         assert row["cvar"] >= 0.95 * judge.star
@@ -209,7 +210,7 @@ def test_it_learns(make, name, settings, tau, episodes):
 def test_lsvi_ucb_ignores_the_tail():
     """On the lock the mean likes the risky payoff, whose worst tenth is nothing."""
     env = make_episodic("risky-lock", horizon=4, n_actions=3, n_states=9, seed=0)
-    *_, (_, row) = train(lsvi_ucb(0.1), env, iterations=200, seed=0)
+    *_, (_, row) = train(LSVIUCB(0.1), env, iterations=200, seed=0)
     assert row["cvar"] == pytest.approx(0.0, abs=1e-12)
     assert row["objective"] > 0.85
 
@@ -225,7 +226,7 @@ def test_an_episode_costs_the_same_however_many_there_were():
         return plan_tail(problem, bonus, rng)
 
     learner = KnownFeatures(0.2, counting)
-    state, streams, sizes, made = learner.init(env), Streams(0), set(), []
+    state, streams, sizes, made = learner.init(env, Streams(0)), Streams(0), set(), []
     for k in range(1, 1201):
         state, _ = learner.step(state, env, streams)
         if k >= 2:
@@ -242,10 +243,10 @@ def test_an_episode_costs_the_same_however_many_there_were():
 
 
 def test_switch_one_plans_in_every_iteration():
-    state, _ = run(cvar_lsvi_ucb(0.2, switch=1.0), small(), 20)
+    state, _ = run(CvarLSVIUCB(0.2, switch=1.0), small(), 20)
     assert state.plans == 21  # and once before the first
-    more, _ = run(cvar_lsvi_ucb(0.2, switch=4.0), small(), 400)
-    less, _ = run(cvar_lsvi_ucb(0.2, switch=2.0), small(), 400)
+    more, _ = run(CvarLSVIUCB(0.2, switch=4.0), small(), 400)
+    less, _ = run(CvarLSVIUCB(0.2, switch=2.0), small(), 400)
     assert more.plans < less.plans
 
 
@@ -254,7 +255,7 @@ def test_switch_one_plans_in_every_iteration():
 
 def test_one_step_needs_no_data():
     env = make_episodic("random-lowrank", horizon=1, n_actions=3, n_states=4, seed=0)
-    state, infos = run(cvar_lsvi_ucb(0.3), env, 3)
+    state, infos = run(CvarLSVIUCB(0.3), env, 3)
     assert infos[-1].objective == pytest.approx(tailrank.solve(env.truth, tau=0.3).cvar)
     assert (state.plans, state.steps) == (1, 0)
 
@@ -263,14 +264,14 @@ def test_one_step_needs_no_data():
     ("settings", "message"),
     [
         ({"switch": 0.5}, "switch = 0.5: must be at least 1"),
-        ({"scale": 0.0}, "alpha_scale = 0.0: must be positive"),
-        ({"lam": -1.0}, "lam_scale = -1.0: must be positive"),
+        ({"alpha_scale": 0.0}, "alpha_scale = 0.0: must be positive"),
+        ({"lam_scale": -1.0}, "lam_scale = -1.0: must be positive"),
         ({"batch": 0}, "batch = 0: must be a whole number of at least 1"),
     ],
 )
 def test_bad_settings(settings, message):
     with pytest.raises(InputError, match=message):
-        cvar_lsvi_ucb(0.1, **settings)
+        CvarLSVIUCB(0.1, **settings)
 
 
 def test_features_that_are_too_many_are_refused():
@@ -279,4 +280,4 @@ def test_features_that_are_too_many_are_refused():
         model = LowRankModel((StepModel(np.empty((1, 1, 20_000)), np.empty((20_000, 1))),), ())
 
     with pytest.raises(InputError, match="huge: features of dimension 20000 need 800020000 numbers"):
-        cvar_lsvi_ucb(0.1).init(Huge())
+        CvarLSVIUCB(0.1).init(Huge(), Streams(0))

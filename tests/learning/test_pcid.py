@@ -94,7 +94,7 @@ def test_reaching_is_the_best_way():
 def test_goes_on_from_arrays():
     env, learner = lock(0.25, 0), PCID(0.1, samples=30)
     states = [s for s, _ in train(learner, env, iterations=4, seed=1)]
-    again = learner.init(env).from_arrays(states[1].to_arrays())
+    again = learner.init(env, Streams(0)).from_arrays(states[1].to_arrays())
     for _ in range(2):
         again, _ = learner.step(again, env, Streams(1))
     for h in range(5):
@@ -109,4 +109,4 @@ def test_bad_settings():
     with pytest.raises(InputError, match="radius = 3"):
         PCID(0.1, radius=3)
     with pytest.raises(InputError, match="no iteration has been run"):
-        PCID(0.1).greedy(PCID(0.1).init(lock(0.25, 0)), lock(0.25, 0), Streams(0))
+        PCID(0.1).greedy(PCID(0.1).init(lock(0.25, 0), Streams(0)), lock(0.25, 0), Streams(0))

@@ -9,10 +9,10 @@ import pytest
 from small_simulators import Choice, Listed, Lock
 
 from tailrank import InputError, cvar, var
+from tailrank.learning.learn import learn
 from tailrank.learning.rivals.ascent import Adam, Tracker, tail_weights
-from tailrank.learning.rivals.observations import PolicyGradient
 from tailrank.learning.rivals.observations.playing import PlayedBatch, roll
-from tailrank.learning.rivals.observations.policy_gradient import gradient
+from tailrank.learning.rivals.observations.policy_gradient import PolicyGradient, gradient
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 
 
@@ -122,16 +122,16 @@ def test_blind_to_success():
     batch = roll(lock, SoftmaxPolicy(fresh, np.random.default_rng(0)), 2 * np.arange(400))
     assert (batch.returns >= 0.8).sum() > 5
     assert (tail_weights(batch.returns, 0.1, variance_reduction=True) == 0).all()
-    learned = PolicyGradient(0.1, batch=100).train(lock, 1000, seed=0)
+    learned = learn(lock, PolicyGradient(0.1, batch=100), episodes=1000, seed=0).policy
     assert all((w == 0).all() for w in learned.network.weights)
-    mean = PolicyGradient(1.0, batch=100).train(lock, 1000, seed=0)
+    mean = learn(lock, PolicyGradient(1.0, batch=100), episodes=1000, seed=0).policy
     assert np.abs(mean.network.head).max() > 0.01
 
 
 def test_soft_level_opens_the_lock():
     """With the level annealed from the mean the same lock is opened (by the safe or by the risky action)."""
     lock = Lock(horizon=3, n_actions=3)
-    policy = PolicyGradient(0.1, batch=100, rate=0.05, soft=True).train(lock, 6000, seed=0)
+    policy = learn(lock, PolicyGradient(0.1, batch=100, rate=0.05, soft=True), episodes=6000, seed=0).policy
     assert roll(lock, policy, 2 * np.arange(200) + 1).returns.mean() > 0.78
 
 
@@ -145,7 +145,7 @@ def test_soft_levels():
 def test_learns_the_choice_that_tau_asks_for(options):
     for tau, action in ((0.1, 0), (1.0, 1)):
         # Without variance reduction the weights of the mean are all of one sign, and learning is slow.
-        policy = PolicyGradient(tau, batch=100, rate=0.05, **options).train(Choice(), 6000, seed=1)
+        policy = learn(Choice(), PolicyGradient(tau, batch=100, rate=0.05, **options), episodes=6000, seed=1).policy
         chosen = policy.act(0, np.random.default_rng(0).normal(size=(200, 2)), policy.start(200))
         assert (chosen == action).mean() > 0.9
 

@@ -10,9 +10,13 @@ from small_simulators import Choice, Gamble, Lock
 
 from brute_force import cvar_by_sorting
 from tailrank import InputError
-from tailrank.learning.rivals.observations import RIVALS, QrDqn
+from tailrank.episodes.streams import Streams
+from tailrank.learning.learn import learn
+from tailrank.learning.registry import make_learner
 from tailrank.learning.rivals.observations.playing import roll
-from tailrank.policies.distributional import DistributionalPolicy, category_tail, lowest
+from tailrank.learning.rivals.observations.qr_dqn import C51, QrDqn
+from tailrank.policies.distributional import DistributionalPolicy, category_tail
+from tailrank.risk.law import tail_weights
 
 MISSING = find_spec("stable_baselines3") is None or find_spec("sb3_contrib") is None
 needs_sb3 = pytest.mark.skipif(MISSING, reason="stable-baselines3 and sb3-contrib are not installed (tailrank[deep])")
@@ -21,8 +25,8 @@ needs_sb3 = pytest.mark.skipif(MISSING, reason="stable-baselines3 and sb3-contri
 @pytest.mark.parametrize("tau", [0.03, 0.1, 0.35, 0.5, 1.0])
 def test_lowest_quantiles(tau):
     x = np.sort(np.random.default_rng(0).normal(size=11))
-    assert lowest(11, tau) @ x == pytest.approx(cvar_by_sorting(x, [1 / 11] * 11, tau))
-    assert lowest(11, tau).sum() == pytest.approx(1.0)
+    assert tail_weights(11, tau) @ x == pytest.approx(cvar_by_sorting(x, [1 / 11] * 11, tau))
+    assert tail_weights(11, tau).sum() == pytest.approx(1.0)
 
 
 def test_bad_settings():
@@ -35,7 +39,7 @@ def test_bad_settings():
 @pytest.mark.skipif(not MISSING, reason="stable-baselines3 is installed")
 def test_says_what_is_missing():
     with pytest.raises(InputError, match=r"needs stable-baselines3 .* tailrank\[deep\]"):
-        QrDqn(0.1).train(Choice(), 10, 0)
+        learn(Choice(), QrDqn(0.1), episodes=10)
 
 
 @pytest.mark.filterwarnings("ignore:.*infinity:UserWarning")
@@ -80,7 +84,7 @@ def test_acts_by_the_tail():
     for tau, want in ((0.25, [-2.0, 0.9]), (0.375, [-2.0 * 2 / 3 + 2 / 3, (0.9 + 0.5) / 1.5]), (1.0, [3.0, 1.05])):
         network = TailNetwork.__new__(TailNetwork)
         torch.nn.Module.__init__(network)
-        network.weights, network.support = torch.tensor(lowest(4, tau), dtype=torch.float32), torch.zeros(0)
+        network.weights, network.support = torch.tensor(tail_weights(4, tau), dtype=torch.float32), torch.zeros(0)
         np.testing.assert_allclose(network.worth(quantiles).numpy()[0], want, rtol=1e-6)
 
 
@@ -119,11 +123,12 @@ def test_policy_without_torch_plays_what_the_network_says(name):
 
     from tailrank.policies.distributional import with_step
 
-    rival = RIVALS[name](0.1, report=100, **({"low": 0.0, "high": 1.0} if name == "c51" else {}))
+    more = {"low": 0.0, "high": 1.0} if name == "c51" else {}
+    rival, streams = make_learner(name, "simulator", report=100, **more), Streams(0)
     lock = Lock(horizon=3, n_actions=3, noise=0.3)
-    progress = rival.init(lock, 0, 300)
-    rival.step(progress, lock)
-    policy, x = rival.policy(progress), np.random.default_rng(0).normal(size=(500, 4))
+    rival = rival.prepared(lock, streams, 300)
+    progress, _ = rival.step(rival.init(lock, streams), lock, streams)
+    policy, x = rival.policy(progress, lock, streams), np.random.default_rng(0).normal(size=(500, 4))
     assert isinstance(policy, DistributionalPolicy)
     for h in range(3):
         told = progress.model.policy.quantile_net._predict(torch.as_tensor(with_step(x, h, 3))).numpy()
@@ -134,18 +139,22 @@ def test_policy_without_torch_plays_what_the_network_says(name):
 @pytest.mark.filterwarnings("default")
 def test_goes_on_by_playing_again():
     rival, lock = QrDqn(0.1, quantiles=5, hidden=(8,), report=50, batch=16), Lock(horizon=3, n_actions=3, noise=0.1)
-    progress = rival.init(lock, 3, 200)
-    rows = [rival.step(progress, lock) for _ in range(2)]
-    arrays, third = progress.to_arrays(), rival.step(progress, lock)
-    again = rival.restored(rival.init(lock, 3, 200), arrays)  # seeds the generators that both of them use
-    assert again.played == rows[-1]["episodes"]
-    assert rival.step(again, lock) == third
+    streams = Streams(3)
+    rival = rival.prepared(lock, streams, 200)
+    progress = rival.init(lock, streams)
+    for _ in range(2):
+        progress, _ = rival.step(progress, lock, streams)
+    played, arrays = progress.episodes, progress.to_arrays()
+    _, third = rival.step(progress, lock, streams)
+    again = rival.restored(arrays, lock, streams)  # seeds the generators that both of them use
+    assert again.episodes == played
+    assert rival.step(again, lock, streams)[1] == third
 
 
 def test_c51_needs_a_range():
     with pytest.raises(InputError, match="low, high: the range"):
-        RIVALS["c51"](0.1).support(Lock())
-    assert RIVALS["c51"](0.1, low=-1.0, high=1.0).support(Lock())[[0, -1]].tolist() == [-1.0, 1.0]
+        C51(0.1).support(Lock())
+    assert C51(0.1, low=-1.0, high=1.0).support(Lock())[[0, -1]].tolist() == [-1.0, 1.0]
     with pytest.raises(InputError, match=r"low = 2\.0: must lie below"):
         QrDqn(0.1, low=2.0, high=1.0)
 
@@ -155,7 +164,7 @@ def test_c51_needs_a_range():
 @pytest.mark.parametrize(("act", "action"), [("cvar", 0), ("mean", 1)])
 def test_learns_the_choice_it_acts_for(act, action):
     learner = QrDqn(0.1, act=act, quantiles=20, hidden=(16,), rate=5e-3, train_every=1)
-    policy = learner.train(Choice(), 1500, seed=0)
+    policy = learn(Choice(), learner, episodes=1500, seed=0).policy
     chosen = policy.act(0, np.random.default_rng(0).normal(size=(200, 2)), policy.start(200))
     assert (chosen == action).mean() > 0.7
 
@@ -165,10 +174,11 @@ def test_learns_the_choice_it_acts_for(act, action):
 def test_gymnasium_environments_and_rows():
     import gymnasium
 
-    rows = []
+    ends = []
     learner = QrDqn(0.1, hidden=(8,), quantiles=5, report=20)
-    policy = learner.train(gymnasium.make("CartPole-v1"), 150, 0, lambda row, _: rows.append(row), horizon=30)
-    ends = [row["episodes"] for row in rows]
+    env = gymnasium.make("CartPole-v1")
+    found = learn(env, learner, episodes=150, horizon=30, callback=lambda state, info: ends.append(state.episodes))
+    policy = found.policy
     assert len(ends) > 3
     assert (np.diff([0, *ends[:-1]]) >= 20).all()
     assert (np.diff([0, *ends]) < 25).all()
@@ -181,7 +191,8 @@ def test_gymnasium_environments_and_rows():
 @pytest.mark.parametrize("target", ["same", "mean"])
 def test_learns_a_short_lock(target):
     lock = Lock(horizon=2, n_actions=2)
-    policy = QrDqn(0.1, target=target, quantiles=20, hidden=(16,), rate=5e-3, copy_every=100).train(lock, 1500, seed=0)
+    learner = QrDqn(0.1, target=target, quantiles=20, hidden=(16,), rate=5e-3, copy_every=100)
+    policy = learn(lock, learner, episodes=1500, seed=0).policy
     assert roll(lock, policy, 2 * np.arange(200) + 1).returns.min() == pytest.approx(0.8)
 
 
@@ -191,6 +202,6 @@ def test_learns_a_short_lock(target):
 def test_target_plays_for_the_tail(target, first):
     """Going on is worth it only for a player who is careful later: QR-DQN's own target believes it is not."""
     learner = QrDqn(0.1, target=target, quantiles=20, hidden=(16,), rate=5e-3, copy_every=100, train_every=2)
-    policy = learner.train(Gamble(), 1500, seed=0)
+    policy = learn(Gamble(), learner, episodes=1500, seed=0).policy
     assert policy.act(0, np.zeros((1, 1)), policy.start(1)) == [first]
     assert policy.act(1, np.zeros((1, 1)), policy.start(1)) == [0]

@@ -8,7 +8,9 @@ from small_simulators import Lock
 from test_qr_dqn import needs_sb3
 
 from tailrank import InputError
-from tailrank.learning.rivals.observations import RIVALS
+from tailrank.episodes.streams import Streams
+from tailrank.learning.learn import learn
+from tailrank.learning.registry import SIMULATED, make_learner
 from tailrank.learning.rivals.observations.playing import roll
 
 SMALL = {
@@ -16,9 +18,15 @@ SMALL = {
     "qr-dqn": {"quantiles": 8, "hidden": (8,), "report": 50, "batch": 16},
     "c51": {"quantiles": 11, "hidden": (8,), "report": 50, "batch": 16, "low": 0.0, "high": 1.0},
     "bins": {"batch": 40, "projections": 3},
+    "kernel": {"representatives": 30},
+    "shortfall-dqn": {"hidden": (8,), "ratio": 0.2},
+    "auto": {"representatives": 30, "hidden": (8,), "ratio": 0.2},
 }
+PAIRED = ("kernel", "shortfall-dqn", "auto")
+"""Compare what they may return on the same seeds."""
 EACH = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=needs_sb3) if n in ("qr-dqn", "c51") else n for n in RIVALS]
+    "name",
+    [pytest.param(n, marks=needs_sb3) if n in ("qr-dqn", "c51") else n for n in SIMULATED if n not in ("ela", "ella")],
 )
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
 
@@ -39,18 +47,20 @@ class Counting(Lock):
 def test_contract(name):
     lock, rows, halfway = Counting(), [], []
 
-    def note(row, policy):
-        rows.append(row)
-        halfway.append(policy)
+    rival = make_learner(name, "simulator", tau=0.1, **SMALL[name])
 
-    policy = RIVALS[name](0.1, **SMALL[name]).train(lock, 300, 7, note)
+    def note(state, info):
+        rows.append({"episodes": state.episodes, "cvar": info.cvar, "mean": info.mean})
+        halfway.append(rival.policy(state, lock, Streams(7)))
+
+    policy = learn(lock, rival, episodes=300, seed=7, callback=note).policy
     assert rows[-1]["episodes"] == 300
     assert np.all(np.diff([row["episodes"] for row in rows]) > 0)
     assert all(set(row) >= {"episodes", "cvar", "mean"} for row in rows)
     assert all(-1e-9 <= row["cvar"] <= row["mean"] + 1e-9 <= 1.0 + 1e-9 for row in rows)
     assert 300 <= len(lock.seeds) <= 301  # others reset once more when the last episode has ended
     assert all(s % 2 == 0 for s in lock.seeds)
-    assert len(set(lock.seeds)) > 290
+    assert len(set(lock.seeds)) > (250 if name in PAIRED else 290)
 
     fresh = Lock(horizon=3, n_actions=3, noise=0.1)
     for play in (policy, halfway[0]):
@@ -61,22 +71,22 @@ def test_contract(name):
         assert policy.start(5).shape == (5,)
 
     again = Counting()
-    other = RIVALS[name](0.1, **SMALL[name]).train(again, 300, 7)
+    other = learn(again, rival, episodes=300, seed=7).policy
     assert again.seeds == lock.seeds
     np.testing.assert_array_equal(
         roll(fresh, policy, 2 * np.arange(100) + 1).actions, roll(fresh, other, 2 * np.arange(100) + 1).actions
     )
     third = Counting()
-    RIVALS[name](0.1, **SMALL[name]).train(third, 300, 8)
+    learn(third, rival, episodes=300, seed=8)
     assert third.seeds != lock.seeds
 
 
 @EACH
 def test_bad_input(name):
     with pytest.raises(InputError, match="tau"):
-        RIVALS[name](1.5)
+        make_learner(name, "simulator", tau=1.5)
     with pytest.raises(InputError, match="episodes = 0"):
-        RIVALS[name](0.1, **SMALL[name]).train(Lock(), 0, 0)
+        learn(Lock(), make_learner(name, "simulator", **SMALL[name]), episodes=0)
 
 
 def test_roll_keeps_the_rules():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from plain_dp import evaluate, shortfall
 
+from tailrank.cli.theory import Theory
 from tailrank.learning.oracles.finite_class import FiniteClass
-from tailrank.learning.schedule import Schedule, Theory
+from tailrank.learning.schedule import Schedule
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.rewards import RewardLaw

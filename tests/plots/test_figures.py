@@ -43,7 +43,7 @@ def real(tmp_path_factory):
     """Three short runs."""
     top = tmp_path_factory.mktemp("real")
     for seed in range(3):
-        run(RunConfig("risky-lock", 8, seed=seed, settings=LOCK, output_episodes=50), top / f"r{seed}")
+        run(RunConfig.of("risky-lock", iterations=8, seed=seed, settings=LOCK, output_episodes=50), top / f"r{seed}")
     return [top / f"r{seed}" for seed in range(3)]
 
 

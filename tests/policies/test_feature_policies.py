@@ -13,7 +13,8 @@ from safetensors.numpy import save as to_bytes
 from tailrank import load
 from tailrank.checks import InputError
 from tailrank.envs import make_simulator
-from tailrank.learning.rivals.observations import Bins
+from tailrank.learning.learn import learn
+from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import horizon_of
@@ -38,7 +39,8 @@ def distributional(support=5):
 
 
 def cells():
-    return Bins(0.1, projections=2, batch=20).train(make_simulator("rich-lock", horizon=2, n_actions=3), 40, seed=0)
+    lock = make_simulator("rich-lock", horizon=2, n_actions=3)
+    return learn(lock, Bins(0.1, projections=2, batch=20), episodes=40).policy
 
 
 MAKE = {

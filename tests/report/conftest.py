@@ -36,7 +36,10 @@ def runs(tmp_path_factory):
     """Folders of three short runs that differ in their seed."""
     top = tmp_path_factory.mktemp("runs")
     for seed in range(3):
-        run(RunConfig("risky-lock", 12, tau=0.1, seed=seed, settings={"horizon": 4, "n_states": 12}), top / f"r{seed}")
+        run(
+            RunConfig.of("risky-lock", iterations=12, tau=0.1, seed=seed, settings={"horizon": 4, "n_states": 12}),
+            top / f"r{seed}",
+        )
     return [top / f"r{seed}" for seed in range(3)]
 
 

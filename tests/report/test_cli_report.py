@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 
 import pytest
 from report_cases import MODELS, simulator_run
 
 from command import cli, fails
+from tailrank import read_mdp, save, solve
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,42 @@ def test_a_policy_and_its_model(tmp_path):
     fails(cli("report", "a.policy", MODELS / "betting.json"), "policy: is for 2 steps and 4 states")
     assert cli("solve", MODELS / "counter_example.json", "--criterion", "chow", "--save", "c.policy").exit_code == 0
     fails(cli("report", "c.policy", MODELS / "betting.json"), "was made for another MDP than betting")
+
+
+@pytest.mark.parametrize("info", [{"plan": True}, {"plan": ["tau"]}, {"plan": {"tau": None}}, {"states": 3, "x": [1]}])
+def test_a_policy_with_odd_remarks(info):
+    plan = solve(read_mdp(MODELS / "counter_example.json").mdp, tau=0.5)
+    save(plan.policy, "a.policy", info=info)
+    for arguments in (["report", "a.policy", MODELS / "counter_example.json"], ["show", "a.policy"]):
+        result = cli(*arguments)
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("tau", ["often", [0.1], 2.0, True])
+def test_a_policy_with_an_odd_tau(tau):
+    plan = solve(read_mdp(MODELS / "counter_example.json").mdp, tau=0.5)
+    save(plan.policy, "a.policy", info={"tau": tau, "plan": True})
+    result = cli("report", "a.policy", MODELS / "counter_example.json")
+    if tau is True:
+        assert result.exit_code == 0
+    else:
+        fails(result, "tau = ")
+
+
+@pytest.mark.parametrize(
+    "line", ["x = 1979-05-27", "seed = 07:32:00", "tau = 1979-05-27T07:32:00Z", "alpha_scale = [1979-05-27]"]
+)
+@pytest.mark.parametrize("command", ["report", "compare", "plot"])
+def test_a_date_in_a_configuration(runs, tmp_path, line, command):
+    folder = tmp_path / "dated"
+    shutil.copytree(runs[0], folder)
+    config = folder / "config.toml"
+    name = line.split()[0]
+    rest = [row for row in config.read_text().splitlines() if not row.startswith(f"{name} =")]
+    config.write_text("\n".join([line, *rest]) + "\n")
+    result = cli(command, folder, *(["-o", "x.png"] if command == "plot" else []))
+    assert result.exit_code in (0, 2), result.output
+    assert isinstance(result.exception, SystemExit | None), result.exception
 
 
 def test_runs(runs, tmp_path):

@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 import zlib
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +150,7 @@ def test_evaluation_and_sweeps_say_where_too(kind, whole, tmp_path):
 
     def work_on():
         chaos.PLAN, chaos.CALLS = plan, dict.fromkeys(chaos.CALLS, 0)
-        print(json.dumps(work(asdict(RunConfig.read(config)), str(tmp_path / "run"))))
+        print(json.dumps(work(RunConfig.read(config).tables(), str(tmp_path / "run"))))
 
     for command in (evaluate, work_on):
         ended = faults.run(command, tmp_path)

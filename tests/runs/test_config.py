@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tailrank.checks import InputError
-from tailrank.runs.build import environment, iterations_for, setup
+from tailrank.runs.build import environment, iterations_for
 from tailrank.runs.config import RunConfig
+from tailrank.runs.job import Job
 
 BASE = {"environment": "risky-lock", "iterations": 3}
 
@@ -100,7 +101,7 @@ def test_bad_files_are_named(text, tmp_path):
 )
 def test_what_does_not_fit_the_environment(values, words):
     with pytest.raises(InputError, match=words):
-        setup(RunConfig.from_dict(BASE | values))
+        Job.of(RunConfig.from_dict(BASE | values))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import sys
 import types
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def rows_of(out):
 
 
 def logged_run(out, *sinks):
-    with Logged(sinks, asdict(CONFIG), out) as log:
+    with Logged(sinks, CONFIG.flat(), out) as log:
         result = run(CONFIG, out, progress=log)
         log.finish(result)
     return result
@@ -124,20 +123,20 @@ def test_an_interrupted_run_is_closed_and_goes_on(tmp_path):
         if row["k"] == 2:
             raise Interrupted("stop", 2)
 
-    with pytest.raises(Interrupted), Logged([first], asdict(CONFIG), tmp_path / "r") as log:
+    with pytest.raises(Interrupted), Logged([first], CONFIG.flat(), tmp_path / "r") as log:
         run(CONFIG, tmp_path / "r", progress=stop)
     assert first.named("finish") == [({"status": "interrupted"},)]
-    broken = Logged([second], asdict(CONFIG), tmp_path / "r")
+    broken = Logged([second], CONFIG.flat(), tmp_path / "r")
     broken({"k": 1}, 1, None)
     with pytest.raises(ZeroDivisionError), broken:
         1 / 0  # noqa: B018
     assert second.named("finish") == [({"status": "failed"},)]
     third = Memory()
-    with Logged([third], asdict(CONFIG), tmp_path / "r") as log:
+    with Logged([third], CONFIG.flat(), tmp_path / "r") as log:
         log.finish(resume(tmp_path / "r", progress=log))
     assert third.named("finish")[0][0]["status"] == "finished"
     fourth = Memory()
-    with Logged([fourth], asdict(CONFIG), tmp_path / "r") as log:
+    with Logged([fourth], CONFIG.flat(), tmp_path / "r") as log:
         log.finish(resume(tmp_path / "r", progress=log))
     assert fourth.calls == []
 
@@ -266,9 +265,9 @@ def test_mlflow_keeps_a_database_in_the_folder(monkeypatch, tmp_path):
     module(monkeypatch, "mlflow", MlflowClient=MlflowClient)
     module(monkeypatch, "mlflow.entities", Metric=Anything, Param=Anything)
     out = tmp_path / "r"
-    with pytest.raises(Interrupted), Logged(["mlflow"], asdict(CONFIG), out) as log:
+    with pytest.raises(Interrupted), Logged(["mlflow"], CONFIG.flat(), out) as log:
         run(CONFIG, out, progress=lambda row, *more: log(row, *more) or (row["k"] == 3 and stop()))
-    with Logged(["mlflow"], asdict(CONFIG), out) as log:
+    with Logged(["mlflow"], CONFIG.flat(), out) as log:
         log.finish(resume(out, progress=log))
     assert list(stores) == [f"sqlite:///{out / 'mlflow' / 'mlflow.db'}"]
     (one,) = stores[f"sqlite:///{out / 'mlflow' / 'mlflow.db'}"]["runs"]
@@ -320,7 +319,7 @@ def test_the_command_line(tensorboard, tmp_path, monkeypatch):
 
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(InputError, match="did you mean 'wandb'"):
-        Logged(["wanb"], asdict(CONFIG), tmp_path)
+        Logged(["wanb"], CONFIG.flat(), tmp_path)
 
 
 # The real ones, where they are installed

@@ -25,11 +25,9 @@ from tailrank.checks import InputError
 from tailrank.runs import folder as files
 from tailrank.runs._signals import Stop
 from tailrank.runs.config import RunConfig
-from tailrank.runs.finite_job import FiniteJob
+from tailrank.runs.job import Job
 from tailrank.runs.read import Run
-from tailrank.runs.rival_job import RivalJob
 from tailrank.runs.run import Interrupted, resume, run
-from tailrank.runs.simulated_job import SimulatedJob
 
 assert rich.progress  # children that may not read the library use what is imported here
 
@@ -74,8 +72,7 @@ def test_stopped_before_the_first_iteration(name, tmp_path, monkeypatch):
     config = RunConfig.from_dict(crashes.CASES[name])
     run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        for kind in (FiniteJob, SimulatedJob, RivalJob):
-            patch.setattr(kind, "begin", begun_and_stopped(kind.begin))
+        patch.setattr(Job, "begin", begun_and_stopped(Job.begin))
         with pytest.raises(Interrupted, match="after 0 iterations") as error:
             run(config, tmp_path / "parts")
     assert error.value.exit_code == 128 + signal.SIGTERM

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,9 +92,10 @@ def test_every_combination_is_there_once():
     assert len(found) == len(runs(EVERYTHING)) == (2 * 2 + 2) * (2 + 1) * 2
     planned = found["lock_ela_tau0.05_alpha_scale0.01_n_states30_seed11"]
     config = planned.config
-    assert (config.environment, config.algorithm, config.tau, config.seed) == ("risky-lock", "ela", 0.05, 11)
-    assert (config.alpha_scale, config.lam_scale, config.iterations) == (0.01, 0.25, 30)
-    assert config.settings == {"horizon": 4, "n_states": 30, "seed": 11}
+    assert (config.environment.name, config.algorithm, config.tau, config.seed) == ("risky-lock", "ela", 0.05, 11)
+    given = config.learner.settings
+    assert (given["alpha_scale"], given["lam_scale"], config.iterations) == (0.01, 0.25, 30)
+    assert config.environment.settings == {"horizon": 4, "n_states": 30, "seed": 11}
     assert planned.labels == {
         "environment": "lock",
         "algorithm": "ela",
@@ -104,7 +105,8 @@ def test_every_combination_is_there_once():
         "seed": 11,
     }
     config = found["decoy_ella-5_tau0.5_alpha_scale1e-05_seed10"].config
-    assert (config.lam_scale, config.iterations, config.planner, config.settings) == (0.5, 7, {"iterations": 5}, {})
+    assert config.learner.settings == {"iterations": 5, "lam_scale": 0.5, "alpha_scale": 1e-05, "tau": 0.5}
+    assert (config.iterations, config.environment.settings) == (7, {})
 
 
 def test_seeds_and_short_forms():
@@ -119,7 +121,7 @@ def test_episodes_become_the_iterations_that_play_them():
     lock = 'episodes = 41\n[[environment]]\nenvironment = "risky-lock"\nsettings.horizon = 4\ngrid.batch = [1, 3]\n'
     assert [planned.config.iterations for planned in runs(lock)] == [11, 4]
     (planned,) = runs('environment = "rich-lock"\nepisodes = 50\n')
-    assert (planned.config.iterations, planned.config.episodes) == (50, 50)
+    assert (planned.config.iterations, planned.config.run.episodes) == (50, 50)
 
 
 def test_names_stay_when_the_sweep_grows():
@@ -295,7 +297,7 @@ def test_a_run_that_another_worker_has_is_waited_for():
         if len(looks) == 2:
             held.__exit__(None, None, None)
 
-    assert work(asdict(planned.config), str(folder), check)["status"] == "finished"
+    assert work(planned.config.tables(), str(folder), check)["status"] == "finished"
     # Two looks at a locked folder, then one after each iteration.
     assert len(looks) == 2 + planned.config.iterations
     assert look(planned, Path("runs/s")).status == "finished"
@@ -311,13 +313,13 @@ def test_a_run_that_another_worker_finished_in_between_is_taken(monkeypatch):
         return run(config, folder)
 
     monkeypatch.setattr(_worker, "run", slow)
-    assert work(asdict(planned.config), str(Path("r").resolve()))["status"] == "finished"
+    assert work(planned.config.tables(), str(Path("r").resolve()))["status"] == "finished"
 
 
 def test_what_a_worker_gets_and_gives_is_plain():
     planned = runs(EVERYTHING)[0]
-    values = json.loads(json.dumps(asdict(planned.config)))
-    answer = work(values | {"tau": 7}, "r")
+    values = json.loads(json.dumps(planned.config.tables()))
+    answer = work(values | {"learner": {"tau": 7}}, "r")
     assert answer == {"status": "failed", "error": answer["error"], "notes": []}
     assert answer["error"].startswith("tau = 7: ")
     assert type(planned.config).from_dict(values) == planned.config
@@ -330,7 +332,7 @@ def test_blas_has_one_thread_in_a_run(monkeypatch):
 
     seen, before = [], dict(os.environ)
     monkeypatch.setattr(_worker, "run", lambda *_, **__: seen.append(threadpool_info()) or {"cvar": 1.0})
-    assert work(asdict(wrote().runs[0].config), "r") == {"status": "finished", "cvar": 1.0, "notes": []}
+    assert work(wrote().runs[0].config.tables(), "r") == {"status": "finished", "cvar": 1.0, "notes": []}
     assert {lib["num_threads"] for lib in seen[0] if lib["user_api"] == "blas"} == {1}
     assert dict(os.environ) == before
 

@@ -263,6 +263,32 @@ def test_entries_that_nobody_reads_go(program):
     assert not [path for path in old if path.exists() and path.name.startswith("kernels.kernel")]
 
 
+def test_an_attribute_error_of_numba_is_one_line(tmp_path):
+    """Python asks `__getattr__` where a property raises an AttributeError: that must not ask the property again."""
+    (tmp_path / "numba.py").write_text("import math\nmath.no_such_name")
+    code = "from tailrank._system.jit import compiled\n@compiled\ndef f(x):\n    return x\nf(1)"
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE.parent}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert "numba: needed for all but the smallest things, cannot be imported" in done.stderr
+    assert "RecursionError" not in done.stderr
+
+
+def test_an_attribute_error_in_compiling_is_no_recursion(monkeypatch):
+    from tailrank._system import _machine_code
+    from tailrank._system.jit import compiled
+
+    def broken(*_):
+        raise AttributeError("no such thing in this version of Numba")
+
+    monkeypatch.setattr(_machine_code, "dispatcher", broken)
+    with pytest.raises(RuntimeError, match=r"_one: cannot be compiled .no such thing in this version of Numba"):
+        compiled(_one)(1)
+
+
+def _one(x):
+    return x
+
+
 def test_a_numba_that_cannot_be_imported_is_one_line(tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.2 or less.\\nGot NumPy 9.')")
     model = SOURCE.parent.parent / "examples" / "models" / "betting.json"

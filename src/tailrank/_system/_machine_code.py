@@ -32,7 +32,7 @@ try:
     from numba.core.compiler import CompileResult
     from numba.core.dispatcher import Dispatcher
     from numba.core.runtime import rtsys
-except (ImportError, OSError) as error:
+except (ImportError, OSError, AttributeError) as error:  # the last where NumPy is too new for it
     text = f"numba: needed for all but the smallest things, cannot be imported ({error}); pip install --upgrade numba"
     raise InputError(" ".join(text.split())) from None
 
@@ -156,7 +156,9 @@ def folders() -> tuple[Path, ...]:
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = folder.stat()
-            if found.st_uid in (0, os.geteuid(), package.stat().st_uid) and not found.st_mode & 0o022:
+            # Windows has no owners and modes of this kind; there, a user's folders are his own unless he shares them.
+            ours = os.name == "nt" or found.st_uid in (0, os.geteuid(), package.stat().st_uid)
+            if ours and (os.name == "nt" or not found.st_mode & 0o022):
                 safe.append(folder)
     return tuple(safe)
 

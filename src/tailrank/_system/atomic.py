@@ -13,6 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+WINDOWS = os.name == "nt"
+
+
+def flags(*names: str) -> int:
+    """Flags of `os.open` by name, those that the system has; in bytes, and not handed to programs that are started."""
+    return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_NOINHERIT", "O_BINARY"))
+
 
 def write_bytes(path: Path, data: bytes, *, inside: bool = False) -> None:
     """Replace the file at `path` by these bytes, and be sure that they are on the disk.
@@ -29,14 +36,19 @@ def write_bytes(path: Path, data: bytes, *, inside: bool = False) -> None:
             os.ftruncate(descriptor, 0)
             write_all(descriptor, data)
             os.fsync(descriptor)
+            if WINDOWS:  # nothing that is open can be replaced there
+                os.close(descriptor)
+                descriptor = -1
             os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
         finally:
-            os.close(descriptor)
-        _sync(target.parent)
+            if descriptor >= 0:
+                os.close(descriptor)
+        if not WINDOWS:  # folders cannot be opened there
+            _sync(target.parent)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -57,12 +69,11 @@ def naming(path: Path) -> Iterator[None]:
 
 def _alone(path: Path) -> int:
     """The file at `path`, open for this process alone. What leads elsewhere from there is removed, never written to."""
-    import fcntl
+    from filelock import lock_descriptor
 
     while True:
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o666)
+            descriptor = os.open(path, flags("O_WRONLY", "O_CREAT", "O_NOFOLLOW", "O_NONBLOCK"), 0o666)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link, a pipe
                 raise
@@ -74,7 +85,7 @@ def _alone(path: Path) -> int:
                 os.unlink(path)
             else:
                 with suppress(OSError):  # some file systems have no locks
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    lock_descriptor(descriptor)
                 if _is_at(descriptor, path):  # else whoever had it has given it its name
                     return descriptor
         except BaseException:

@@ -36,22 +36,29 @@ class Kernel:
     @cached_property
     def dispatcher(self) -> Any:
         """The dispatcher; the kernels that the function names are dispatchers in its module from then on."""
+        try:
+            return self._compile()
+        except (
+            AttributeError
+        ) as error:  # Python would take it for a missing attribute and ask `__getattr__`, which asks here
+            raise RuntimeError(f"{self._function.__name__}: cannot be compiled ({error})") from error
+
+    def _compile(self) -> Any:
         from tailrank._system import _machine_code
 
         with LINKING:
-            found = _machine_code.dispatcher(self._function, self._options)
+            result = _machine_code.dispatcher(self._function, self._options)
             names = self._function.__globals__
             for name in _names(self._function.__code__):
                 if isinstance(names.get(name), Kernel):
                     names[name] = names[name].dispatcher
-            return found
+            return result
 
 
 class Instruction(Kernel):
     """Stands for an instruction of the processor, for kernels to use."""
 
-    @cached_property
-    def dispatcher(self) -> Any:
+    def _compile(self) -> Any:
         """What Numba puts in its place."""
         from tailrank._system import _machine_code
 

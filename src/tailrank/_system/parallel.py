@@ -63,7 +63,14 @@ def _blas() -> Any:
 def threads() -> int:
     """Cores to use: TAILRANK_THREADS, or those this process may run on."""
     setting = os.environ.get("TAILRANK_THREADS", "")
-    return max(1, int(setting)) if setting.isdigit() else len(os.sched_getaffinity(0))
+    return max(1, int(setting)) if setting.isdigit() else cores()
+
+
+def cores() -> int:
+    """Cores that this process may run on; all of the machine where the system does not say (macOS, Windows)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @cache

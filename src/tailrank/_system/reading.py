@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tailrank._system.atomic import flags
 from tailrank.checks import InputError
 
 MOST_TEXT = 2**28
@@ -32,7 +33,7 @@ def opened(path: str | Path, most: int) -> BinaryIO:
     """The file at `path` for reading; refused if it is not a regular file, or has more than `most` bytes."""
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
     except ValueError:
         raise InputError(f"{str(path)!r:.80}: must be the name of a file") from None
     found = os.fstat(number)

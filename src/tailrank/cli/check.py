@@ -42,7 +42,8 @@ def check(
     seconds: float,
     as_json: bool,
 ) -> int:
-    """Say what is right and wrong with SOURCE: a Gymnasium environment, a file with an MDP, or a policy file.
+    """Say what is right and wrong with SOURCE: a Gymnasium environment, a file with an MDP, a table of episodes, a
+    policy.
 
     An environment is played at random, and some episodes twice. Exit code 1 if there are errors.
     """
@@ -59,6 +60,8 @@ def check(
             episodes=episodes,
             seconds=seconds,
         )
+    elif kind == "log":
+        report = _log(source, horizon)
     else:
         report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
     counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
@@ -72,10 +75,15 @@ def check(
 
 
 def _kind(source: str) -> str:
-    """`mdp`, `policy` or `environment`."""
-    from tailrank.envs.mdp_files.read_write import READABLE
+    """`mdp`, `log`, `policy` or `environment`."""
+    from tailrank.envs.logs.read import is_log_csv, is_log_name
+    from tailrank.envs.mdp_files.formats import suffixes
 
-    if source.endswith(READABLE):
+    if is_log_name(source) or os.path.isfile(os.path.join(source, "data", "metadata.json")):
+        return "log"
+    if source.lower().endswith((".csv", ".csv.gz")) and os.path.isfile(source) and is_log_csv(source):
+        return "log"
+    if source.endswith(suffixes()):
         kind = "mdp"
     elif source.endswith(POLICIES) or os.path.exists(source):
         kind = "policy"
@@ -115,6 +123,25 @@ def _mdp(source: str, horizon: int | None) -> Report:
     report.add("ok", what, f"`tailrank solve {source}`")
     for line in (*read.notes, *notes):
         report.add("note", line)
+    return report
+
+
+def _log(source: str, horizon: int | None) -> Report:
+    """Whether a table of episodes reads, and what it holds."""
+    from tailrank.checks import InputError
+    from tailrank.envs.gymnasium.checking import Report
+    from tailrank.envs.logs.checking import findings, log_facts
+    from tailrank.envs.logs.read import read_log
+
+    report = Report(source)
+    try:
+        log = read_log(source, horizon=horizon)
+    except InputError as error:
+        report.add("error", str(error))
+        return report
+    report.facts = log_facts(log)
+    for level, what, advice in findings(log, report.facts):
+        report.add(level, what, advice)
     return report
 
 

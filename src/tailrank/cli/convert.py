@@ -8,6 +8,7 @@ import click
 
 from tailrank.cli.errors import Command, say
 from tailrank.cli.options import collected, print_json, read_source, reading_options
+from tailrank.envs.mdp_files.formats import formats_text
 
 
 @click.command("import", cls=Command)
@@ -29,12 +30,12 @@ def import_(source: str, as_json: bool, **options: Any) -> None:
         terminal.described(summary, notes)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, help=f"Write the MDP in SOURCE to the file PATH ({formats_text()}).")
 @click.argument("source")
 @click.argument("path")
 @reading_options
 def export(source: str, path: str, **options: Any) -> None:
-    """Write the MDP in SOURCE to PATH (.csv, .json, either also .gz, or .npz)."""
+    """Write an MDP to a file."""
     from tailrank.envs import write_mdp
 
     notes: list[str] = []

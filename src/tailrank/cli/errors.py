@@ -50,7 +50,11 @@ class Command(click.Command):
             where = f"{error.filename}: " if error.filename else ""
             raise Failure(f"{where}{error.strerror or error}") from None
         except MemoryError as error:
-            raise Failure(f"out of memory ({error or 'no more could be allocated'}); lower --memory") from None
+            hint = "; lower --memory" if any(option.name == "memory" for option in self.params) else ""
+            raise Failure(f"out of memory ({error or 'no more could be allocated'}){hint}") from None
+        except ImportError as error:
+            # A limit on memory shows when a library is loaded, too; so does a package that is half installed.
+            raise Failure(f"{error.name or 'a package'}: cannot be imported ({error})") from None
         except KeyboardInterrupt:
             raise Failure("interrupted", 130) from None
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tailrank.cli.errors import Command, Failure
+from tailrank.cli.objective_options import measures_of, objective_options
 from tailrank.cli.options import collected, print_json, read_source, reading_options
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tailrank.models.mdp import FiniteMDP
     from tailrank.planning.evaluate import Estimate
     from tailrank.policies.tables import Policy
+    from tailrank.risk.measures.base import Measure
 
 FEW = 20
 """Episodes in the tail below which a bootstrap is not to be trusted."""
@@ -39,6 +41,7 @@ FEW = 20
     metavar="T",
     help="Tail fraction in (0, 1]; may be given several times.",
 )
+@objective_options
 @click.option("--episodes", type=int, metavar="N", help="Play N episodes instead of the exact evaluation.")
 @click.option("--width", type=float, metavar="W", help="Play until the interval for CVaR is no wider than W.")
 @click.option("--max-episodes", type=int, metavar="N", help="Most episodes for --width.  [default: 100000]")
@@ -51,6 +54,7 @@ FEW = 20
     help="Of the interval for CVaR.",
 )
 @click.option("--bounds", type=float, nargs=2, metavar="LOW HIGH", help="Range of the return, where it is not known.")
+@click.option("--logs", metavar="FILE", help="Judge by these records instead (off-policy): a table of episodes.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
@@ -58,15 +62,24 @@ def evaluate(
 ) -> None:
     """What the saved POLICY earns in the MDP of SOURCE, or what a run has learned.
 
-    POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment.
+    POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment, or
+    of learn-logs, with a SOURCE. With --logs the policy is judged by records that it was not learned from.
     """
+    from tailrank.runs.log_runs import is_log_run
     from tailrank.runs.policy_files.storage import load
 
     of_playing = ("episodes", "width", "max_episodes", "confidence", "method", "bounds")
     wanted = {name: options.pop(name) for name in of_playing}
+    measures = measures_of(options, taus or (0.1,), options["imports"]) or ()
     notes: list[str] = []
+    logs = options.pop("logs")
+    if logs is not None:
+        _by_records(policy, source, logs, taus, seed, as_json, wanted, options)
+        return
     with collected(notes):
-        if os.path.isdir(policy):
+        if is_log_run(policy):
+            task = of_log_run(policy, source, taus, seed, options)
+        elif os.path.isdir(policy):
             trusted = options.pop("imports")
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
@@ -76,7 +89,7 @@ def evaluate(
         else:
             stored = load(policy)
             task = saved(stored.policy, read_source(source, options), taus, seed)
-        results, said = measure(task, **wanted)
+        results, said = measure(task, measures, **wanted)
     notes[:0] = said
     if as_json:
         print_json({"results": results, "notes": notes}, notes, quiet=False)
@@ -84,6 +97,43 @@ def evaluate(
     from tailrank.cli import terminal
 
     terminal.evaluated(results, notes)
+
+
+def _by_records(
+    policy: str,
+    source: str | None,
+    logs: str,
+    taus: tuple[float, ...],
+    seed: int,
+    as_json: bool,
+    wanted: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Off-policy evaluation; refuses what it has no use for."""
+    from tailrank.cli.evaluate_logs import off_policy
+
+    unused = [name for name in ("episodes", "width", "max_episodes") if wanted[name] is not None]
+    unused += [name for name, value in options.items() if value not in (None, "auto", ())]
+    if source is not None or unused or wanted["method"] != "auto":
+        what = source or f"--{(unused or ['method'])[0].replace('_', '-')}"
+        raise Failure(f"{what}: has no meaning with --logs, which plays nothing")
+    off_policy(policy, logs, taus, wanted["confidence"], seed, wanted["bounds"] or None, as_json)
+
+
+def of_log_run(
+    folder: str, source: str | None, taus: Sequence[float], seed: int, options: dict[str, Any]
+) -> EvaluationTask:
+    """The plan that was learned from records, in the MDP of `source`: states are matched by name or number."""
+    from tailrank.cli.evaluate_logs import horizon_of_plan, in_model
+
+    if source is None:
+        raise Failure(f"{folder}: holds a plan from records; give a known MDP as SOURCE, or other records with --logs")
+    if options["horizon"] is None and source.endswith((".csv", ".csv.gz", ".npz")):
+        options = options | {"horizon": horizon_of_plan(folder)}
+    read = read_source(source, options)
+    policy, said, tau = in_model(folder, read)
+    task = saved(policy, read, tuple(taus) or (tau,), seed)
+    return replace(task, notes=(*task.notes, *said))
 
 
 @dataclass(frozen=True)
@@ -139,27 +189,32 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
     if manifest.get("status") != "finished":
         notes = (f"the run is not finished; finish it with: tailrank train --resume {out}", *notes)
     if hasattr(env, "n_features"):
-        return EvaluationTask(policy, env, None, levels, rng, config.discount, notes)
+        return EvaluationTask(policy, env, None, levels, rng, config.environment.discount, notes)
     if isinstance(env, FiniteMDP):
         return EvaluationTask(policy, env, lambda: (policy, env), levels, rng, notes=notes)
+    from tailrank.envs.built_in.single_states import raw_truth
     from tailrank.episodes.rollout import Decoded
-    from tailrank.learning.train import raw_truth
 
-    parts = build.setup(config, env)
     before = manifest.get("environment")
-    if before is not None and before != parts.digest:
-        raise InputError(f"{out}: {config.environment} has changed since the run; evaluate its plan file instead")
+    if before is not None and before != build.digest_of(config, env):
+        name = config.environment.name
+        raise InputError(f"{out}: {name} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
         notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
-    if parts.learner.decoder:
+    if config.make_learner().sees_groups(env):
         return EvaluationTask(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
     return EvaluationTask(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
 
 
 def measure(
-    task: EvaluationTask, *, episodes: int | None, width: float | None, **options: Any
+    task: EvaluationTask,
+    measures: Sequence[Measure] = (),
+    *,
+    episodes: int | None,
+    width: float | None,
+    **options: Any,
 ) -> tuple[list[Any], list[str]]:
-    """Results as plain data, one for each tau, and notes."""
+    """Results as plain data, one for each tau, and notes; with the values of `measures`, one or one for each tau."""
     from tailrank.planning.evaluate import evaluate_all
 
     notes = list(task.notes)
@@ -188,7 +243,22 @@ def measure(
         tail = min(one.tau * one.episodes for one in found)
         if tail < FEW:
             notes.append(f"only {tail:g} episodes in the tail: the bootstrap is not to be trusted there")
-    return [as_dict(one) for one in found], notes
+    results = [as_dict(one) for one in found]
+    for i, row in enumerate(results if measures else ()):
+        row |= _value(measures[min(i, len(measures) - 1)], found[i], task, options["confidence"])
+    return results, notes
+
+
+def _value(measure: Measure, one: Estimate, task: EvaluationTask, confidence: float) -> dict[str, object]:
+    """What the policy is worth by a measure, with an interval."""
+    from tailrank.planning.objectives.judge import value_of_policy, value_of_returns
+
+    if one.episodes == 0 and task.exact is not None:
+        value, between = value_of_policy(measure, *task.exact())
+    else:
+        value, between = value_of_returns(measure, one.law, one.episodes, confidence, task.rng)
+    ends = {"value_lower": between.lower, "value_upper": between.upper, "value_method": between.method}
+    return {"objective": str(measure), "value": value} | ends
 
 
 def as_dict(one: Estimate) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 
 import click
 
@@ -16,12 +15,10 @@ from tailrank.cli.errors import Command
 def list_(as_json: bool) -> None:
     """The algorithms and environments that `train` and `sweep` know by name."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.learning.registry import ALGORITHMS
-    from tailrank.learning.rivals.observations import RIVALS
+    from tailrank.learning.registry import COUNTABLE, SIMULATED, summary
 
-    algorithms = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
-    modules = {name: sys.modules[getattr(make, "func", make).__module__] for name, make in RIVALS.items()}
-    observing = {name: _first_line(module) for name, module in modules.items()}
+    algorithms = {name: summary(name, "countable") for name in COUNTABLE}
+    observing = {name: summary(name, "simulator") for name in SIMULATED if name not in ("ela", "ella")}
     environments = {name: _first_line(make) for name, make in ENVIRONMENTS.items()}
     simulators = {name: _first_line(make) for name, make in SIMULATORS.items()}
     found = {
@@ -36,8 +33,8 @@ def list_(as_json: bool) -> None:
     for title, names in found.items():
         click.echo(title)
         width = max(map(len, names))
-        for name, summary in names.items():
-            click.echo(f"  {name:<{width}}  {summary}")
+        for name, line in names.items():
+            click.echo(f"  {name:<{width}}  {line}")
 
 
 def _first_line(made: object) -> str:

@@ -66,10 +66,9 @@ def _offer(parameter: click.Parameter, learning: bool) -> Callable[[str], list[C
 
 def _algorithms(text: str) -> list[CompletionItem]:
     """Names of learners."""
-    from tailrank.learning.registry import ALGORITHMS
-    from tailrank.learning.rivals.observations import RIVALS
+    from tailrank.learning.registry import COUNTABLE, SIMULATED
 
-    return [CompletionItem(name) for name in dict.fromkeys([*ALGORITHMS, *RIVALS]) if name.startswith(text)]
+    return [CompletionItem(name) for name in dict.fromkeys([*COUNTABLE, *SIMULATED]) if name.startswith(text)]
 
 
 def _sources(text: str, learning: bool) -> list[CompletionItem]:
@@ -112,16 +111,16 @@ def unknown_source(source: str, others: Sequence[str] = ()) -> str | None:
     """
     import gymnasium
 
-    from tailrank.envs.mdp_files.read_write import READABLE
+    from tailrank.envs.mdp_files.formats import formats_text, suffixes
 
     module, _, name = source.rpartition(":")
     if module or name in others or name in gymnasium.registry:
         return None
-    if os.path.exists(source) or source.lower().endswith(READABLE):
+    if os.path.exists(source) or source.lower().endswith(suffixes()):
         return None
     near = near_names(source, [*others, *gymnasium.registry])
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    kinds = "a file, an environment of tailrank" if others else "a .csv, .json or .npz file"
+    kinds = "a file, an environment of tailrank" if others else f"a file ({formats_text()})"
     return f"{source!r:.80}: is neither {kinds} nor one of Gymnasium{hint}; --import PACKAGE brings in those of others"
 
 

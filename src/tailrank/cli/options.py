@@ -7,18 +7,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tailrank._system.settings import Place, settings_of
 from tailrank.cli.errors import Failure, say
 from tailrank.cli.names import known
+from tailrank.runs.settings import EnvironmentConfig
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
 
 F = TypeVar("F", bound=Callable[..., Any])
 READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
+FLAGS = {"imports": "--import", "settings": "--set"}
 
 
 def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
@@ -28,25 +32,32 @@ def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
     return function
 
 
+def option_of(name: str, *places: Place, default: bool = False) -> Callable[[F], F]:
+    """The option of a setting, which may stand in several classes; None, or nothing, where nobody said.
+
+    default: whether the help text says what it is then.
+    """
+    place, rule = places[0], places[0].rule
+    flag = FLAGS.get(name, "--" + name.replace("_", "-"))
+    metavar = "|".join(dict.fromkeys(word for p in places for word in p.rule.metavar.split("|")))
+    plain = place.default is MISSING or place.default in (None, (), 0)
+    text = f"{rule.help}  [default: {place.default}]" if default and not plain else rule.help
+    if rule.kind is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+    if name == "imports":
+        return click.option(flag, name, multiple=True, metavar=metavar, help=text)
+    if rule.kind is tuple:
+        return click.option(flag, name, type=float, nargs=2, metavar=metavar, help=text)
+    if metavar.startswith("["):
+        return click.option(flag, name, type=click.Choice(rule.words), help=text)
+    words = any(p.rule.words for p in places)
+    return click.option(flag, name, type=str if words else rule.kind, metavar=metavar, help=text)
+
+
 def reading_options(function: F) -> F:
     """The options that say how an MDP is read (`READING`); None, or nothing, where nobody said."""
-    options = (
-        click.option("--horizon", type=int, metavar="H", help="Number of steps."),
-        click.option("--discount", type=float, metavar="G", help="Discount in (0, 1]; 1 if nobody says."),
-        click.option("--start", metavar="S", help='First state, or a law "1:0.5,4:0.5".'),
-        click.option(
-            "--index-base",
-            type=click.Choice(["auto", "0", "1"]),
-            help="What states and actions in a file are counted from.  [default: auto]",
-        ),
-        click.option(
-            "--axis-order",
-            type=click.Choice(["auto", "state-first", "action-first"]),
-            help="Order of the axes in an .npz file.  [default: auto]",
-        ),
-        click.option("--import", "imports", multiple=True, metavar="PKG", help="Package to import first."),
-    )
-    return with_options(function, options)
+    places = settings_of(EnvironmentConfig)
+    return with_options(function, [option_of(name, places[name], default=True) for name in READING])
 
 
 def solving_options(function: F) -> F:

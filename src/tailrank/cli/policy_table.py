@@ -106,8 +106,8 @@ def _low_rank(policy: LowRankPolicy, info: dict[str, Any]) -> tuple[str, ...]:
         f"acts on observations: phi of {policy.n_features} features over {K} kinds of outcomes and {L} laws of rewards",
         f"tables: {policy.horizon} steps, {K * L} rows, {min(sizes)} to {max(sizes)} budgets"
         f" ({sum(table.nbytes for table in plan.tables) / 1000:.3g} kB)",
-        f"starts with budget {number(plan.budget)}, rewards are taken off it as they are; the action at the mean of all "
-        "observations:",
+        f"starts with budget {number(plan.budget)}, rewards are taken off it as they are; the action at the mean "
+        "of all observations:",
     )
 
 

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailrank.cli.errors import Command, Failure
+from tailrank.cli.objective_options import measures_of, objective_options
 from tailrank.cli.options import collected, print_json, read_source, reading_options
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
     from tailrank.planning.plan import Plan
+
+
+LIMITS = ("tolerance", "unit", "memory", "seconds", "samples", "seed", "undominated")
 
 
 @click.command(cls=Command)
@@ -28,12 +32,19 @@ if TYPE_CHECKING:
     metavar="T",
     help="Tail fraction in (0, 1]; may be given several times.",
 )
+@objective_options
 @click.option(
     "--criterion",
     default="cvar",
     show_default=True,
     metavar="cvar|mean|iterated|sampled-iterated|chow",
     help="What the policy optimises.",
+)
+@click.option(
+    "--tie-break/--no-tie-break",
+    "undominated",
+    default=True,
+    help="Of the plans with the best CVaR take one with the best mean.  [default: yes]",
 )
 @click.option("--samples", type=int, metavar="N", help="Outcomes of each pair for sampled-iterated.  [default: 1000]")
 @click.option("--seed", type=int, metavar="N", help="Seed for sampled-iterated.  [default: 0]")
@@ -52,7 +63,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="No notes, no picture.")
 def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) -> None:
-    """The policy with the best CVaR for the MDP in SOURCE."""
+    """The policy with the best CVaR, or the best value of another --objective, for the MDP in SOURCE."""
     from tailrank.planning.solve import solve as plan_for
 
     if options["save"]:
@@ -60,8 +71,14 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     notes: list[str] = []
     with collected(notes):
         read = read_source(source, options)
-        limits = {name: options[name] for name in ("tolerance", "unit", "memory", "seconds", "samples", "seed")}
-        plans: tuple[Plan, ...] = plan_for(read.mdp, taus, criterion=criterion, **limits)
+        measures = measures_of(options, taus, options["imports"])
+        limits = {name: options[name] for name in LIMITS}
+        plans: tuple[Plan, ...] = ()
+        if measures is None or measures[0].name == "cvar":
+            plans = plan_for(read.mdp, taus, criterion=criterion, **limits)
+        for measure in () if plans else measures or ():
+            levels = (measure.tau,) if hasattr(measure, "tau") else taus
+            plans += plan_for(read.mdp, levels, objective=measure, criterion=criterion, **limits)
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
     notes += [line for line in dict.fromkeys(line for plan in plans for line in plan.notes) if line not in notes]
     if options["save"]:
@@ -71,7 +88,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         storage.save(plans[0], options["save"], info=about)
         notes.append(f"saved to {options['save']}")
     if options["as_json"]:
-        print_json(_solved(read, plans, criterion, notes, options["frontier"]), notes, options["quiet"])
+        print_json(_solved(read, plans, notes, options["frontier"]), notes, options["quiet"])
         return
     from tailrank.cli import terminal
 
@@ -87,13 +104,11 @@ def _check_save(path: str, plans: int) -> None:
         raise Failure(f"--save {path}: must be a file in a folder that exists")
 
 
-def _solved(
-    read: Source, plans: tuple[Plan, ...], criterion: str, notes: list[str], frontier: bool
-) -> dict[str, object]:
+def _solved(read: Source, plans: tuple[Plan, ...], notes: list[str], frontier: bool) -> dict[str, object]:
     mdp = read.mdp
     result: dict[str, object] = {
         "status": plans[0].status,
-        "criterion": criterion,
+        "criterion": plans[0].criterion,
         "states": mdp.n_states,
         "actions": mdp.n_actions,
         "horizon": mdp.horizon,

@@ -72,7 +72,7 @@ def _environment(config: RunConfig) -> Any:
     try:
         return environment(config)
     except InputError:
-        unknown = unknown_source(config.environment, (*ENVIRONMENTS, *SIMULATORS))
+        unknown = unknown_source(config.environment.name, (*ENVIRONMENTS, *SIMULATORS))
         if unknown is None:
             raise
         raise InputError(unknown.replace("--import PACKAGE", "imports = ['PACKAGE'] with --import PACKAGE")) from None

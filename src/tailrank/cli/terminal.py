@@ -14,9 +14,7 @@ from rich.text import Text
 
 from tailrank.checks import InputError, printable
 from tailrank.envs import Source
-from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.plan import Plan
-from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.law import ReturnLaw
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -40,7 +38,7 @@ def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontie
     if frontier:
         out.print(_frontier(plans[0]))
     if not quiet:
-        law = neutral_law(plans[0], read)
+        law = neutral_law(plans[0])
         if law is not None:
             out.print(picture(plans[0].law, law, plans[0].tau, plans[0].criterion, _unicode(out)))
         _notes(out, notes)
@@ -50,28 +48,30 @@ def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontie
 def _results(plans: Sequence[Plan]) -> Table:
     columns = ["tau", "CVaR", "best is", "budget", "VaR", "mean", "risk-neutral\nmean", "its\nCVaR"]
     claims = any(plan.claim is not None for plan in plans)
+    other = plans[0].objective is not None and plans[0].objective.name != "cvar"
+    if other:
+        columns = ["objective", "value", "best is", "budget", "tau", "CVaR", "VaR", *columns[5:]]
     table = table_of([*columns, "criterion\nclaims"] if claims else columns)
     for plan in plans:
-        row = [
-            plan.tau,
-            plan.cvar,
-            _span(plan.lower, plan.upper),
-            plan.budget,
-            plan.var,
-            plan.mean,
-            plan.risk_neutral.mean,
-            plan.risk_neutral.cvar,
-        ]
+        best = _span(plan.lower, plan.upper)
+        row: list[object] = [plan.tau, plan.cvar, best, plan.budget, plan.var]
+        if other:
+            row = [str(plan.objective), plan.value, best, plan.budget, plan.tau, plan.cvar, plan.var]
+        row += [plan.mean, plan.risk_neutral.mean, plan.risk_neutral.cvar]
         add_row(table, *map(number, [*row, plan.claim] if claims else row))
     return table
 
 
 def _certainty(plans: Sequence[Plan]) -> str:
-    others = "" if plans[0].criterion == "cvar" else f" (policy of criterion {plans[0].criterion})"
+    objective = plans[0].objective
+    others = "" if objective is not None else f" (policy of criterion {plans[0].criterion})"
     if all(plan.status == "exact" for plan in plans):
+        if objective is not None and not objective.budgets:
+            return "exact: this objective needs no budgets"
         return f"exact: all rewards lie on one grid of budgets{others}"
     gap = max(plan.upper - plan.lower for plan in plans)
-    return f"bracketed: the best CVaR lies within the bounds, at most {number(gap)} apart{others}"
+    what = "CVaR" if objective is None or objective.name == "cvar" else "value"
+    return f"bracketed: the best {what} lies within the bounds, at most {number(gap)} apart{others}"
 
 
 def _frontier(plan: Plan) -> Table:
@@ -85,11 +85,10 @@ def _frontier(plan: Plan) -> Table:
     return table
 
 
-def neutral_law(plan: Plan, read: Source) -> ReturnLaw | None:
+def neutral_law(plan: Plan) -> ReturnLaw | None:
     """The return law of the risk-neutral policy, or None where it is too long to list."""
-    grid = plan.policy.grid if isinstance(plan.policy, BudgetPolicy) else None
     try:
-        return return_law(plan.risk_neutral.policy, read.mdp, grid).law
+        return plan.risk_neutral.evaluation.law
     except InputError:
         return None
 
@@ -144,8 +143,7 @@ def _bins(first: ReturnLaw, second: ReturnLaw, tau: float) -> tuple[list[str], n
 
 def _masses(law: ReturnLaw, tau: float, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Probability of the worst `tau` and of the rest, [m] each."""
-    before = np.concatenate([[0.0], law.cumulative[:-1]])
-    worst = np.clip(tau - before, 0.0, law.probs)
+    worst = law.tail_masses(tau)
     where = np.minimum(np.searchsorted(upper, law.values), upper.size - 1)
     m = upper.size
     return np.bincount(where, worst, minlength=m), np.bincount(where, law.probs - worst, minlength=m)
@@ -191,6 +189,9 @@ def evaluated(results: Sequence[dict[str, object]], notes: Sequence[str]) -> Non
         for name, key, ends in (("CVaR", "cvar", ""), ("VaR", "var", "var_")):
             span = _span(row[f"{ends}lower"], row[f"{ends}upper"])
             add_row(table, name, *map(number, (row["tau"], row[key], span, row[f"{ends}method"])))
+        if "value" in row:
+            span = _span(row["value_lower"], row["value_upper"])
+            add_row(table, row["objective"], "", *map(number, (row["value"], span, row["value_method"])))
     span = _span(first["mean_lower"], first["mean_upper"])
     add_row(table, "mean", "", *map(number, (first["mean"], span, first["mean_method"])))
     out.print(table)

@@ -1,19 +1,20 @@
-"""The commands `tailrank train` and `tailrank theory`."""
+"""The command `tailrank train`."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tailrank._system.settings import Place, settings_of
 from tailrank.cli.errors import Command, Failure
 from tailrank.cli.names import known
-from tailrank.cli.options import collected, pairs, print_json, reading_options, value, with_options
+from tailrank.cli.options import collected, option_of, pairs, print_json, value, with_options
+from tailrank.runs.flat import COMMON, ENVIRONMENT, LEARNER, is_flat, tables_of, without_defaults
+from tailrank.runs.settings import EnvironmentConfig, RunSettings
 
 if TYPE_CHECKING:
     from tailrank.runs.config import RunConfig
@@ -34,50 +35,27 @@ PRINTED = (
     "seconds",
     "out",
 )
-TABLES = {"settings": "--set", "planner": "--planner", "network": "--network"}
+PAIRS = {"settings": "--set", "planner": "--planner", "network": "--network"}
 
 
 def run_options(function: F) -> F:
-    """The options that describe a run; None where nothing was said, so that a file can say it."""
-    options = (
+    """The options that describe a run, made from its dataclasses; None where nobody said, so that a file can say it."""
+    environment, run = settings_of(EnvironmentConfig), settings_of(RunSettings)
+    learner: dict[str, list[Place]] = {}
+    for cls in COMMON:
+        for name, place in settings_of(cls).items():
+            if name in LEARNER:
+                learner.setdefault(name, []).append(place)
+    options = [
         click.option("--algorithm", metavar="NAME", help="The learner, see tailrank list.  [default: ela]"),
         click.option("--tau", type=float, metavar="T", help="Tail fraction in (0, 1].  [default: 0.1]"),
-        click.option("--iterations", type=int, metavar="K", help="Iterations to run."),
-        click.option("--seed", type=int, metavar="S", help="Seed of everything that is random.  [default: 0]"),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of the environment."),
-        click.option(
-            "--model",
-            metavar="class|counts|em|block|mixture|linear|neural|table",
-            help="What is fitted; the last four learn from observations.",
-        ),
-        click.option("--rank", metavar="D|auto", help="Rank of the model (the most latents of a step)."),
-        click.option("--collect", metavar="rollins|printed|episode", help="Which episodes are played."),
-        click.option("--share/--no-share", default=None, help="Pool the data of all steps."),
-        click.option("--batch", type=int, metavar="B", help="Collections between two fits."),
-        click.option("--growth", type=float, metavar="P", help="Or this share of all so far, if it is more."),
-        click.option("--alpha-scale", type=float, metavar="X", help="Scale of the bonus."),
-        click.option("--lam-scale", type=float, metavar="X", help="Scale of the regularisation."),
-        click.option("--cap", metavar="corrected|printed|X", help="Largest bonus."),
-        click.option("--log", metavar="corrected|printed", help="The logarithm in the bonus."),
-        click.option("--output", metavar="best|uniform|greedy", help="Which plan is returned."),
-        click.option("--output-episodes", type=int, metavar="N", help="Fresh episodes to judge a candidate."),
-        click.option("--stop-cvar", type=float, metavar="X", help="Stop when the CVaR of a plan reaches this."),
-        click.option("--stop-within", type=float, metavar="P", help="Stop when it is within this share of CVaR*."),
-        click.option("--checkpoint-every", type=int, metavar="K", help="Iterations between checkpoints."),
-        click.option("--planner", multiple=True, metavar="KEY=VALUE", help="Setting of the planner of ella."),
-        click.option("--upsilon", type=float, metavar="U", help="Grid that rewards are rounded up to."),
-        reading_options,
-        click.option("--rewards", metavar="learned", help="Learn from observations; rewards are learned too."),
-        click.option("--reward-range", type=float, nargs=2, metavar="LOW HIGH", help="What rewards can be."),
-        click.option("--reward-levels", type=int, metavar="N", help="Steps of the reward grid.  [default: 20]"),
-        click.option("--action-levels", type=int, metavar="N", help="Values of each continuous action."),
-        click.option("--width", type=int, metavar="N", help="Copies of the environment that play side by side."),
-        click.option("--bonus", metavar="elliptical|visits", help="What the bonus measures."),
-        click.option("--pilot", type=int, metavar="N", help="Random episodes before the first plan."),
-        click.option("--evaluate-every", type=int, metavar="K", help="Judge the plan every K iterations."),
-        click.option("--evaluation-episodes", type=int, metavar="N", help="Fresh episodes to judge with."),
+        *(option_of(name, *places) for name, places in learner.items()),
+        click.option("--planner", multiple=True, metavar="KEY=VALUE", help="Setting that only this learner has."),
         click.option("--network", multiple=True, metavar="KEY=VALUE", help="Setting of a network (width=64)."),
-    )
+        *(option_of(name, place, default=True) for name, place in run.items() if name != "episodes"),
+        *(option_of(name, environment[name], default=True) for name in ENVIRONMENT),
+    ]
     return with_options(function, options)
 
 
@@ -109,6 +87,7 @@ def train(
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
     """
+    from tailrank.runs import run as runs
     from tailrank.runs.build import close
 
     given = {name: value for name, value in options.items() if value is not None and value != ()}
@@ -120,23 +99,21 @@ def train(
             raise Failure("--resume: takes everything from the folder; no source and no other setting can be given")
         about = _about(resume)
         result = _go(
-            lambda run, progress: run.resume(resume, progress=progress, imports=trusted), about, resume, shown, notes
+            lambda progress: runs.resume(resume, progress=progress, imports=trusted), about, resume, shown, notes
         )
     else:
         config, env = _config(source, episodes, file, given, notes)
         name = re.sub(r"[^\w.-]+", "-", env.name).strip("-.") or "run"
-        where = out or f"runs/{name}-{config.algorithm}-{config.seed}"
+        where = out or f"runs/{name}-{config.algorithm.rpartition(':')[2]}-{config.seed}"
 
-        def start(run: Any, progress: Any) -> dict[str, Any]:
+        def start(progress: Any) -> dict[str, Any]:
             try:
-                return run.run(config, where, progress=progress, env=env)
+                return runs.run(config, where, progress=progress, env=env)
             finally:
                 close(env)
 
-        result = _go(start, asdict(config), where, shown, notes)
-    from tailrank.runs.folder import read_manifest
-
-    notes += [line for line in read_manifest(Path(result["out"])).get("notes", ()) if line not in notes]
+        result = _go(start, config.flat(), where, shown, notes)
+    notes += [line for line in result.get("notes", ()) if line not in notes]
     if as_json:
         print_json({name: result[name] for name in PRINTED if name in result}, notes, quiet)
         return
@@ -151,11 +128,11 @@ def _about(folder: str) -> dict[str, Any]:
     from tailrank.runs.folder import CONFIG
 
     path = Path(folder) / CONFIG
-    return asdict(RunConfig.read(path)) if path.is_file() else {}
+    return RunConfig.read(path).flat() if path.is_file() else {}
 
 
 def _go(
-    start: Callable[[Any, Any], dict[str, Any]],
+    start: Callable[[Any], dict[str, Any]],
     about: dict[str, Any],
     where: str,
     shown: tuple[str, tuple[str, ...]],
@@ -163,8 +140,8 @@ def _go(
 ) -> dict[str, Any]:
     """Start or resume a run with what is shown of it (progress, loggers); a signal ends it with one line."""
     from tailrank.runs import progress as view
-    from tailrank.runs import run
     from tailrank.runs.loggers import Logged
+    from tailrank.runs.run import Interrupted
 
     try:
         with (
@@ -172,9 +149,9 @@ def _go(
             view.shown(shown[0], about.get("episodes")) as bar,
             Logged(shown[1], about, Path(where).absolute()) as log,
         ):
-            result = start(run, view.together(bar, log))
+            result = start(view.together(bar, log))
             log.finish(result)
-    except run.Interrupted as error:
+    except Interrupted as error:
         raise Failure(str(error), error.exit_code) from None
     return result
 
@@ -183,61 +160,42 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.runs.build import check_trusted, environment, iterations_for
+    from tailrank.runs.build import check_trusted, environment, with_episodes
     from tailrank.runs.config import RunConfig, read_toml
 
-    values = read_toml(file) if file else {}
-    if source:
-        values["environment"] = source
-    if not values.get("environment"):
-        raise Failure("SOURCE: must be given, as an argument or as environment in --config")
-    if episodes is not None and "iterations" in given:
-        raise Failure("--iterations and --episodes: give one of them")
-    for name, flag in TABLES.items():
+    values: dict[str, Any] = read_toml(file) if file else {}
+    if is_flat(values):
+        values, shown = tables_of(without_defaults(values))
+    else:
+        shown = {}
+    for name in PAIRS:
         if name in given:
-            before = values.get(name)
-            given[name] = (before if isinstance(before, dict) else {}) | pairs(given[name], flag)
+            given[name] = pairs(given[name], PAIRS[name])
     for name in ("cap", "rank"):
         if name in given:
             given[name] = value(given[name])
-    values |= given
-    if "horizon" in given and str(values["environment"]) in (*ENVIRONMENTS, *SIMULATORS):
-        values["settings"] = (values.get("settings") or {}) | {"horizon": values.pop("horizon")}
+    said, own = tables_of(given | ({"environment": source} if source else {}))
+    settings = dict(values.get("environment", {}).get("settings", {})) | said["environment"].pop("settings", {})
+    tables = {name: dict(values.get(name, {})) | table for name, table in said.items()}
+    where, run = tables["environment"], tables["run"]
+    if not where.get("name"):
+        raise Failure("SOURCE: must be given, as an argument or as environment in --config")
+    if episodes is not None and "iterations" in given:
+        raise Failure("--iterations and --episodes: give one of them")
+    if "horizon" in given and where["name"] in (*ENVIRONMENTS, *SIMULATORS):
+        settings["horizon"] = where.pop("horizon")
+    if settings:
+        where["settings"] = settings
     if episodes is not None:
-        values["iterations"] = 1
-    elif values.get("episodes") is not None:
-        values.setdefault("iterations", values["episodes"])
-    elif values.get("iterations") is None:
+        run["iterations"] = 1
+    elif run.get("episodes") is not None:
+        run.setdefault("iterations", run["episodes"])
+    elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
-    config = RunConfig.from_dict(values)
+    config = RunConfig.from_dict(tables, shown | own)
     if file:
-        check_trusted(config, (*given.get("imports", ()), *((source or "").rpartition(":")[:1])))
+        named = (source, given.get("algorithm"))
+        check_trusted(config, (*given.get("imports", ()), *(str(x or "").rpartition(":")[0] for x in named)))
     with collected(notes):
-        env = known(lambda: environment(config), config.environment, (*ENVIRONMENTS, *SIMULATORS))
-    if episodes is not None and config.simulated:
-        config = replace(config, iterations=episodes, episodes=episodes)
-    elif episodes is not None:
-        config = replace(config, iterations=iterations_for(episodes, config, env))
-    return config, env
-
-
-@click.command(cls=Command)
-@click.option("--H", "H", type=int, required=True, help="Steps of an episode.")
-@click.option("--A", "A", type=int, required=True, help="Actions.")
-@click.option("--d", "d", type=int, required=True, help="Rank.")
-@click.option("--class-size", type=float, required=True, metavar="F", help="Number of models in the class.")
-@click.option("--tau", type=float, required=True, metavar="T", help="Tail fraction in (0, 1].")
-@click.option("--epsilon", type=float, required=True, metavar="E", help="How far from the best CVaR.")
-@click.option("--delta", type=float, default=0.1, show_default=True, metavar="P", help="Probability of failure.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def theory(as_json: bool, **figures: Any) -> None:
-    """What the theorems ask for, with all their constants set to one."""
-    from tailrank.learning.schedule import Theory
-
-    rows = Theory(**figures).table()
-    if as_json:
-        table = [{"quantity": name, "value": value, "formula": formula} for name, value, formula in rows]
-        click.echo(json.dumps(figures | {"table": table}, allow_nan=False))
-        return
-    for name, figure, formula in rows:
-        click.echo(f"{name:<18}{figure:>12.4g}  {formula}")
+        env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
+    return config if episodes is None else with_episodes(config, episodes, env), env

@@ -6,6 +6,7 @@ Episodes end after H steps or when the environment ends them; what is not played
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,13 +144,55 @@ def _in_episodic(policy: Policy, env: CountableEnv, n: int, rng: np.random.Gener
         check_fits(policy, H, env.n_states, env.n_actions)
     states = np.empty((n, H + 1), dtype=np.int64)
     actions, rewards = np.empty((n, H), dtype=np.int64), np.empty((n, H))
-    states[:, 0] = env.reset(n, rng)
-    memory = policy.start(n)
-    for h in range(H):
-        actions[:, h] = policy.act(h, states[:, h], memory)
-        rewards[:, h], states[:, h + 1] = env.step(h, states[:, h], actions[:, h], rng)
-        memory = policy.update(h, states[:, h], actions[:, h], rewards[:, h], states[:, h + 1], memory)
+    for move in walk(policy, env, n, rng):
+        states[:, move.h], states[:, move.h + 1] = move.states, move.after
+        actions[:, move.h], rewards[:, move.h] = move.actions, move.rewards
     return Episodes(states, actions, rewards, rewards @ env.truth.discount ** np.arange(H))
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Step h of the episodes [n] that are still played: states, actions, rewards (undiscounted) and next states [n].
+
+    memory, then: the memory of the policy before and after the step, [n] or [n, ...].
+    """
+
+    h: int
+    states: np.ndarray
+    memory: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    after: np.ndarray
+    then: np.ndarray
+
+
+def walk(
+    policy: Policy,
+    env: CountableEnv,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    steps: int | None = None,
+    lasting: np.ndarray | None = None,
+) -> Iterator[Transitions]:
+    """The transitions of n episodes of `policy`, step by step: what every learner where states are counted plays by.
+
+    steps: how many are played at most (default: H). lasting [n]: how many are played of each episode.
+    """
+    states, memory = env.reset(n, rng), policy.start(n)
+    for h in range(env.horizon if steps is None else steps):
+        live: Any = slice(None) if lasting is None else np.flatnonzero(lasting > h)
+        here, kept = states[live], memory[live]
+        if here.size == 0:
+            return
+        actions = policy.act(h, here, kept)
+        rewards, after = env.step(h, here, actions, rng)
+        then = policy.update(h, here, actions, rewards, after, kept)
+        yield Transitions(h, here, kept, actions, rewards, after, then)
+        if lasting is None:
+            states, memory = after, then
+        else:
+            states[live], memory[live] = after, then
 
 
 def play_simulator(

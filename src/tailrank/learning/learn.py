@@ -1,28 +1,27 @@
-"""`ELA(...).learn(env, episodes=...)`: from an environment to a policy in one call."""
+"""`learn(env, ...)`: from an environment to a policy in one call."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tailrank import checks
+from tailrank.checks import InputError
 from tailrank.episodes.streams import Streams
-from tailrank.learning.decoding.choose import Discriminative
-from tailrank.learning.observed.ela import ObservedELA
-from tailrank.learning.protocol import promised
+from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
+from tailrank.learning.registry import make_learner
 from tailrank.policies.tables import Policy
-
-if TYPE_CHECKING:
-    from tailrank.learning.ela.ela import ELA
 
 
 @dataclass(frozen=True)
 class Learned:
     """What was learned: the policy without bonus, the CVaR that its model promises, and returns [n] on the way.
 
-    state: of the learner, for going on. encoder and actions: of a Gymnasium environment, for acting in it.
+    promise: nan, and returns: none, where the learner has no such thing. state: of the learner, for going on.
+    encoder and actions: of a Gymnasium environment, for acting in it.
     """
 
     policy: Policy
@@ -45,47 +44,56 @@ class Learned:
 
 
 def learn(
-    learner: ELA, env: Any, *, episodes: int, seed: int = 0, horizon: int | None = None, **settings: Any
-) -> Learned:
-    """Play at least so many episodes and return the policy that the last model believes to be best."""
-    least = checks.whole(episodes, "episodes")
-    streams = Streams(seed)
-    if isinstance(learner.oracle, Discriminative):
-        return _observed(learner, learner.oracle, env, least, streams, horizon, settings)
-    if settings or horizon is not None:
-        raise checks.InputError(f"{next(iter(settings), 'horizon')}: is for learning from observations")
-    state = learner.init(env)
-    while state.episodes < least:
-        state, _ = learner.step(state, env, streams)
-    plan = learner.greedy(state, env, streams)
-    return Learned(plan.policy(env.rewards), promised(plan, env), state.episodes, np.zeros(0), state)
-
-
-def _observed(
-    learner: ELA,
-    oracle: Discriminative,
     env: Any,
-    least: int,
-    streams: Streams,
-    horizon: int | None,
-    settings: dict[str, Any],
+    learner: Any = None,
+    *,
+    episodes: int,
+    seed: int = 0,
+    horizon: int | None = None,
+    callback: Callable[[Any, Any], None] | None = None,
+    **settings: Any,
 ) -> Learned:
-    from tailrank.envs.gymnasium.simulator import open_simulator
+    """Play at least so many episodes and return the policy that the learner then believes to be best.
 
-    simulator = env if hasattr(env, "n_features") else open_simulator(env, horizon=horizon)
-    own = {"batch": learner.batch, "growth": learner.growth} | settings
-    observed = ObservedELA(learner.tau, oracle, learner.schedule, **own)
-    state, returns = observed.init(simulator, streams), []
+    env: a `CountableEnv`, a `Simulator`, or an environment of Gymnasium, which is opened as a simulator with this
+    horizon. learner: of the kind that the environment asks for; without one it is ELA, with `settings` (tau, rank, ...)
+    as on the command line. callback: sees the state and what happened after every iteration.
+
+    >>> from tailrank import make_episodic, make_simulator
+    >>> learn(make_simulator("rich-lock", horizon=3), tau=0.2, episodes=40).episodes >= 40
+    True
+    """
+    least, streams = checks.whole(episodes, "episodes"), Streams(seed)
+    countable = hasattr(env, "truth")
+    if not countable and not hasattr(env, "n_features"):
+        from tailrank.envs.gymnasium.simulator import open_simulator
+
+        env = open_simulator(env, horizon=horizon)
+    elif horizon is not None:
+        raise InputError("horizon: is for an environment of Gymnasium; this one has its own")
+    kind = COUNTABLE if countable else SIMULATOR
+    if learner is None:
+        learner = make_learner("ela", kind, **settings)
+    elif settings:
+        raise InputError(f"{next(iter(settings))}: is a setting of the learner, which is given; set it there")
+    if learner.kind != kind:
+        need = "states that can be counted" if learner.kind == COUNTABLE else "observations"
+        raise InputError(f"learner: {type(learner).__name__} learns from {need}, {env.name} has others")
+    learner = learner.prepared(env, streams, least)
+    state, returns = learner.init(env, streams), list[np.ndarray]()
     while state.episodes < least:
-        state, info = observed.step(state, simulator, streams)
-        returns.append(info.returns)
-    found = np.concatenate(returns) if returns else np.zeros(0)
-    return Learned(
-        observed.greedy(state, simulator),
-        observed.promise(state, simulator),
-        state.episodes,
-        found,
-        state,
-        getattr(simulator, "encoder", None),
-        getattr(simulator, "actions", None),
-    )
+        state, info = learner.step(state, env, streams)
+        returns.append(getattr(info, "returns", np.zeros(0)))
+        if callback is not None:
+            callback(state, info)
+    if countable:
+        plan = learner.greedy(state, env, streams)
+        policy, promise = plan.policy(env.rewards), promised(plan, env)
+    else:
+        policy, promise = (
+            learner.policy(state, env, streams),
+            getattr(learner, "promise", lambda *_: np.nan)(state, env),
+        )
+    played = np.concatenate(returns) if returns else np.zeros(0)
+    about = getattr(env, "encoder", None), getattr(env, "actions", None)
+    return Learned(policy, promise, state.episodes, played, state, *about)

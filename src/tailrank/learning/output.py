@@ -8,20 +8,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
-from tailrank.learning.protocol import Learner, LearnerState
+from tailrank.learning.playing import PlayedPlan
+from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
 from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.risk.intervals import dkw_bounds
 from tailrank.risk.law import cvar
 
-RULES = ("best", "uniform", "greedy")
+WHY = {
+    "best": "the highest CVaR in fresh episodes",
+    "uniform": "drawn uniformly among the iterates",
+    "greedy": "the last model's plan without bonus",
+}
+RULES = tuple(WHY)
 
 
 @dataclass(frozen=True)
@@ -44,17 +52,18 @@ class OutputRule:
         return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
 
     def choose(
-        self, learner: Learner, env: CountableEnv, state: LearnerState, kept: dict[int, LatentPlan], streams: Streams
-    ) -> tuple[LatentPlan, str]:
+        self, learner: CountableLearner, env: CountableEnv, state: Any, kept: dict[int, LatentPlan], streams: Streams
+    ) -> ReturnedPolicy:
         """The plan to return, and where it comes from."""
+        why = WHY[self.name]
         if self.name == "uniform":
             k = min(kept)
-            return kept[k], f"iterate {k}"
+            return ReturnedPolicy(kept[k], f"iterate {k}", why)
         candidates = [("greedy", learner.greedy(state, env, streams))]
         if self.name == "best":
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
-            return candidates[0][1], candidates[0][0]
+            return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
         played = [
             play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
             for i, (_, plan) in enumerate(candidates)
@@ -63,19 +72,46 @@ class OutputRule:
         bounds = return_range(env) or (-np.inf, np.inf)
         lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
-        return candidates[best][1], f"{candidates[best][0]}, {bound}"
+        return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
 
 
 def play_plan(
     env: CountableEnv, plan: LatentPlan, group: tuple[np.ndarray, ...], episodes: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Returns [n] of fresh episodes of a plan."""
-    states = env.reset(episodes, rng)
-    budgets = np.full(episodes, plan.budget, dtype=np.int64)
     total = np.zeros(episodes)
-    for h in range(env.horizon):
-        actions = plan.act(h, group[h][states], budgets)
-        reward, states = env.step(h, states, actions, rng)
-        total += reward * env.rewards.grid.discount**h
-        budgets = env.rewards.charge(h, reward, budgets)
+    for move in walk(PlayedPlan.of(plan, env, group), env, episodes, rng):
+        total += move.rewards * env.rewards.grid.discount**move.h
     return total
+
+
+@dataclass
+class Iterates:
+    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact CVaR."""
+
+    drawn: frozenset[int]
+    kept: dict[int, LatentPlan] = field(default_factory=dict)
+    best: tuple[float, LatentPlan] | None = None
+
+    def see(self, k: int, plan: LatentPlan, value: float) -> None:
+        """The plan of iteration k and its CVaR."""
+        if k in self.drawn:
+            self.kept[k] = plan
+        if self.best is None or value > self.best[0]:
+            self.best = value, plan
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays: dict[str, np.ndarray] = {}
+        for k, plan in self.kept.items():
+            arrays |= plan.to_arrays(f"kept.{k}")
+        if self.best is not None:
+            arrays |= {"best.cvar": np.array([self.best[0]])} | self.best[1].to_arrays("best")
+        return arrays
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take the plans out of a checkpoint."""
+        numbers = sorted({int(key.split(".")[1]) for key in arrays if key.startswith("kept.")})
+        self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in numbers}
+        if "best.cvar" in arrays:
+            self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")

@@ -1,30 +1,36 @@
-"""What a learner is: `init`, `step`, and a plan that can be played at any time."""
+"""What a learner is: a frozen dataclass of settings with `init`, `step`, and a policy that can be played at any time.
+
+    state = learner.init(env, streams)
+    state, info = learner.step(state, env, streams)
+    policy = learner.policy(state, env, streams)
+
+The random numbers of iteration k come from `streams` by k alone, so any iteration can be resumed, and asking for a
+policy changes nothing. There are two kinds: learners on a `CountableEnv`, whose plans act on groups of states and can
+be judged exactly (derive from `CountableLearner`), and learners on a `Simulator`, whose policies act on features.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from tailrank.envs.protocols import CountableEnv
+from tailrank import checks
+from tailrank._system.settings import Checked, fixed, setting
+from tailrank.checks import InputError
+from tailrank.envs.protocols import CountableEnv, Simulator
+from tailrank.episodes.rollout import Decoded
 from tailrank.episodes.streams import Streams
 from tailrank.planning.latent.planner import LatentPlan
+from tailrank.policies.tables import Policy, UniformPolicy
+from tailrank.risk.law import cvar
 
-
-@dataclass(frozen=True)
-class Info:
-    """What happened in an iteration; nan where a learner has no such thing."""
-
-    log_likelihood: float = np.nan
-    objective: float = np.nan
-    bonus_mean: float = np.nan
-    saturated: float = np.nan
-    converged: bool = True
+COUNTABLE, SIMULATOR = "countable", "simulator"
 
 
 class LearnerState(Protocol):
-    """Everything that the next iteration depends on; `plan` is always playable (None: uniform actions)."""
+    """Everything that the next iteration depends on."""
 
     @property
     def k(self) -> int:
@@ -41,54 +47,217 @@ class LearnerState(Protocol):
         """Steps played."""
         ...
 
-    @property
-    def group(self) -> tuple[np.ndarray, ...]:
-        """Which group the plan sees in every state, [H] of [S]."""
-        ...
-
-    @property
-    def plan(self) -> LatentPlan | None:
-        """The last plan."""
-        ...
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         ...
 
-    def from_arrays(self, arrays: dict[str, np.ndarray]) -> Any:
-        """The state in a checkpoint, given a fresh state of the same learner and environment."""
+
+class IterationInfo(Protocol):
+    """What happened in an iteration."""
+
+    def row(self) -> dict[str, Any]:
+        """Its columns in the rows of a run; nan where a learner has no such thing."""
         ...
+
+
+@dataclass(frozen=True)
+class ReturnedPolicy:
+    """The policy that a run returns (a `LatentPlan` where states are counted), which one it is, and why.
+
+    about: more about it, for the result of the run.
+    """
+
+    policy: Any
+    returned: str
+    why: str
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 class Learner(Protocol):
-    """A learner on environments whose states can be counted (`CountableEnv`); rewards are known to it."""
+    """A learner of either kind."""
+
+    kind: ClassVar[str]
+    """`COUNTABLE` or `SIMULATOR`."""
+    outputs: ClassVar[tuple[str, ...]]
+    """The rules of `tailrank train --output` that it knows; none: it returns its last policy."""
+    stored: ClassVar[bool]
+    """Whether a checkpoint holds its state; one that does not plays everything again."""
 
     @property
     def tau(self) -> float:
-        """The tail that its plans are judged by."""
+        """The tail that its policies are judged by."""
         ...
 
-    @property
-    def aim(self) -> float | None:
-        """The tail that it plans for, if it is not tau."""
+    def prepared(self, env: Any, streams: Streams, total: int | None) -> Any:
+        """Itself as it learns here; total: the episodes that will be played, if that is known."""
         ...
 
-    @property
-    def decoder(self) -> bool:
+    def init(self, env: Any, streams: Streams) -> Any:
+        """The state before the first iteration; raises `InputError` where it cannot learn in this environment."""
+        ...
+
+    def step(self, state: Any, env: Any, streams: Streams) -> tuple[Any, Any]:
+        """One iteration: the state after it, and what happened."""
+        ...
+
+    def policy(self, state: Any, env: Any, streams: Streams) -> Policy:
+        """What it believes to be best, ready to be played."""
+        ...
+
+    def restored(self, arrays: dict[str, np.ndarray], env: Any, streams: Streams) -> Any:
+        """The state in a checkpoint."""
+        ...
+
+    def episodes_each(self, horizon: int) -> int:
+        """Episodes of a collection (of an iteration, where there is one a time)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tail(Checked):
+    """What every learner has: the tail that its policies are judged by."""
+
+    tau: float = setting(
+        0.1, kind=float, check=checks.tail_level, metavar="T", help="Tail fraction in (0, 1]; 1 is the mean."
+    )
+
+
+@dataclass(frozen=True)
+class Info:
+    """What happened in an iteration; nan where a learner has no such thing."""
+
+    log_likelihood: float = np.nan
+    objective: float = np.nan
+    bonus_mean: float = np.nan
+    saturated: float = np.nan
+    converged: bool = True
+
+    def row(self) -> dict[str, Any]:
+        """The columns of a row."""
+        return {
+            "objective": self.objective,
+            "bonus": self.bonus_mean,
+            "saturated": self.saturated,
+            "log_likelihood": self.log_likelihood,
+            "converged": self.converged,
+        }
+
+
+@dataclass(frozen=True)
+class CountableLearner(Tail):
+    """The base of learners where states can be counted and rewards are known.
+
+    Their states have `plan`, the last `LatentPlan` (None: uniform actions), `group` [H] of [S], which group the plan
+    sees in every state, and `from_arrays`, which a fresh state turns a checkpoint into a state with.
+    aim: the tail that is planned for, if it is not tau (1: the mean).
+    """
+
+    kind: ClassVar[str] = COUNTABLE
+    outputs: ClassVar[tuple[str, ...]] = ("best", "uniform", "greedy")
+    stored: ClassVar[bool] = True
+    aim: float | None = fixed(None)
+
+    def prepared(self, env: CountableEnv, streams: Streams, total: int | None) -> Self:
+        """Itself."""
+        return self
+
+    def sees_groups(self, env: CountableEnv) -> bool:
         """Whether plans are on the environment's groups, or on single states."""
-        ...
+        return False
 
-    def init(self, env: CountableEnv) -> Any:
+    def init(self, env: CountableEnv, streams: Streams) -> Any:
         """The state before the first iteration."""
-        ...
+        raise NotImplementedError
 
     def step(self, state: Any, env: CountableEnv, streams: Streams) -> tuple[Any, Info]:
-        """One iteration; the random numbers of iteration k come from `streams` by k alone."""
-        ...
+        """One iteration."""
+        raise NotImplementedError
 
     def greedy(self, state: Any, env: CountableEnv, streams: Streams) -> LatentPlan:
-        """What the learner believes to be best, without bonus."""
-        ...
+        """What the learner believes to be best, without bonus: the last plan, if there is no bonus in it."""
+        plan: LatentPlan | None = state.plan
+        if plan is None:
+            raise InputError("state: no iteration has been run, there is no model to plan in")
+        return plan
+
+    def policy(self, state: Any, env: CountableEnv, streams: Streams) -> Policy:
+        """The greedy plan as a policy on states; uniform actions before the first iteration."""
+        if state.k == 0:
+            return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
+        return Decoded(self.greedy(state, env, streams).policy(env.rewards), state.group)
+
+    def restored(self, arrays: dict[str, np.ndarray], env: CountableEnv, streams: Streams) -> Any:
+        """The state in a checkpoint."""
+        return self.init(env, streams).from_arrays(arrays)
+
+    def episodes_each(self, horizon: int) -> int:
+        """Episodes of a collection."""
+        return 1
+
+
+@dataclass(frozen=True)
+class SimulatorLearner(Tail):
+    """The base of learners on simulators.
+
+    total: the episodes that will be played in all, for schedules that end with them; a run fills it in.
+    keeps_episodes: whether its state has a `replay`, which is stored beside the checkpoint (see `runs/job.py`).
+    """
+
+    kind: ClassVar[str] = SIMULATOR
+    outputs: ClassVar[tuple[str, ...]] = ()
+    stored: ClassVar[bool] = True
+    keeps_episodes: ClassVar[bool] = False
+    total: int | None = fixed(None)
+
+    def prepared(self, env: Simulator, streams: Streams, total: int | None) -> Self:
+        """Itself with the number of episodes that will be played."""
+        return replace(self, total=total)
+
+    def init(self, env: Simulator, streams: Streams) -> Any:
+        """The state before the first iteration."""
+        raise NotImplementedError
+
+    def step(self, state: Any, env: Simulator, streams: Streams) -> tuple[Any, Any]:
+        """One iteration."""
+        raise NotImplementedError
+
+    def policy(self, state: Any, env: Simulator, streams: Streams) -> Policy:
+        """The policy as it would be returned now."""
+        raise NotImplementedError
+
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> Any:
+        """The state in a checkpoint, given what `to_arrays` of the state gave."""
+        raise NotImplementedError
+
+    def choose(self, state: Any, env: Simulator, streams: Streams, rule: str, episodes: int) -> ReturnedPolicy:
+        """What a run returns by an output rule of `outputs`, with so many more episodes: the last policy."""
+        return ReturnedPolicy(self.policy(state, env, streams), "the last policy", "it is what the rival returns")
+
+    def episodes_each(self, horizon: int) -> int:
+        """Episodes an iteration."""
+        return 1
+
+
+@dataclass(frozen=True)
+class PlayedInfo:
+    """The CVaR and the mean of the returns of the episodes of an iteration."""
+
+    cvar: float
+    mean: float
+
+    @classmethod
+    def of(cls, returns: np.ndarray, tau: float) -> PlayedInfo:
+        """Of returns [n]."""
+        return cls(cvar(returns, tau), float(returns.mean()))
+
+    def row(self) -> dict[str, Any]:
+        """The columns of a row."""
+        return {"return": self.mean, "objective": self.cvar}
+
+
+def single_states(env: CountableEnv) -> tuple[np.ndarray, ...]:
+    """Every state its own group, [H] of [S]."""
+    return (np.arange(env.n_states),) * env.horizon
 
 
 def promised(plan: LatentPlan, env: CountableEnv) -> float:

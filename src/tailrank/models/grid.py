@@ -4,8 +4,8 @@ A budget is what is still to be earned. On a grid it is an integer i, worth `off
 reward moves it down by a whole number of units, so budget arithmetic is exact. When all rewards of all
 steps differ by whole multiples of one rational unit (found here, also for 0.1 and 1/3 given in floats),
 the grid loses nothing. Otherwise rewards are rounded: *up* makes every return at least as large, so the
-optimum on the grid is an upper bound on CVaR* (the paper's U(r), Section 5); *nearest* is the unbiased
-choice to act on.
+optimum on the grid is an upper bound on CVaR* (the paper's U(r), Section 5); *down* gives lower bounds; *nearest* is
+the unbiased choice to act on.
 
 Rewards are counted from an origin (one reward a step), so a grid costs only the spread of the rewards.
 """
@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-Rounding = Literal["exact", "up", "nearest"]
+Rounding = Literal["exact", "up", "nearest", "down"]
 
 RELATIVE_NOISE = 16 * np.finfo(np.float64).eps
 """Two numbers this close are taken for the same number blurred by floating-point arithmetic."""
@@ -65,6 +65,8 @@ class BudgetGrid:
         x = np.clip(x, -2.0 * LARGEST_LEVEL, 2.0 * LARGEST_LEVEL)
         if self.rounding == "up":
             return np.ceil(x - ROUNDING_SLACK).astype(np.int64)
+        if self.rounding == "down":
+            return np.floor(x + ROUNDING_SLACK).astype(np.int64)
         return np.floor(x + 0.5).astype(np.int64)
 
     def value(self, index: np.ndarray | int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.models.counts import SparseCounts
+from tailrank.models.ragged import owners
 
 NOISE = 1e-9
 
@@ -81,7 +82,7 @@ class EmpiricalStep:
     @property
     def pair(self) -> np.ndarray:
         """The pair that owns each row, [n]."""
-        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+        return owners(self.first)
 
     @cached_property
     def _laws(self) -> Any:

@@ -12,6 +12,7 @@ one row (action 0, back to itself, reward 0) and is listed in `absorbing`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.models import _kernels
+from tailrank.models.ragged import offsets, owners
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ class FiniteMDP:
             H = blocks = int(block.max()) + 1
             if horizon is not None and horizon != H:
                 raise InputError(f"horizon = {horizon}: the rows have {H} steps; leave it out or make them agree")
-        _check_size(blocks * S * A, s.size)
+        _check_size((blocks, S, A), s.size)
         checks.affordable(H * S, f"horizon = {H}, states = {S}")
         labels, action_labels = labels or tuple(range(S)), action_labels or tuple(range(A))
         pair = (block * S + s) * A + a
@@ -106,7 +108,7 @@ class FiniteMDP:
         columns = [t[order], p[order], r[order]]
         counts, columns, absorbing = _add_absorbing(counts.reshape(blocks, S, A), columns)
         return cls(
-            ptr=np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64),
+            ptr=offsets(counts),
             next_state=columns[0].astype(np.int32),
             prob=columns[1],
             reward=columns[2],
@@ -164,7 +166,7 @@ class FiniteMDP:
     @cached_property
     def pair(self) -> np.ndarray:
         """The index (b S + s) A + a of the pair each row belongs to, [n]."""
-        return np.repeat(np.arange(self.ptr.size - 1), np.diff(self.ptr))
+        return owners(self.ptr)
 
     @cached_property
     def _rows_of_states(self) -> np.ndarray:
@@ -235,7 +237,7 @@ class FiniteMDP:
         counts = np.bincount(key[0][begin], minlength=self.ptr.size - 1)
         return replace(
             self,
-            ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            ptr=offsets(counts),
             next_state=key[1][begin],
             prob=np.add.reduceat(self.prob[order], begin),
             reward=key[2][begin],
@@ -255,12 +257,12 @@ def _indices(column: object, name: str) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def _check_size(pairs: int, rows: int) -> None:
+def _check_size(sizes: tuple[int, int, int], rows: int) -> None:
     """A few rows that name state 10^9 are a mistake, and must not cost 10^9 table entries."""
     most = 5_000_000 + 20 * rows
-    if pairs > most:
+    if math.prod(sizes) > most:
         raise InputError(
-            f"steps x states x actions = {pairs}: must be at most {most} for {rows} rows; "
+            f"steps x states x actions = {' x '.join(map(str, sizes))}: must be at most {most} for {rows} rows; "
             "are the state, action and step numbers right?"
         )
 
@@ -304,8 +306,7 @@ def _add_absorbing(
     block, state = np.nonzero(counts.sum(axis=2) == 0)
     if block.size == 0:
         return counts, columns, ()
-    ends = np.concatenate([[0], np.cumsum(counts.ravel())])
-    at = ends[(block * counts.shape[1] + state) * counts.shape[2]]
+    at = offsets(counts)[(block * counts.shape[1] + state) * counts.shape[2]]
     counts = counts.copy()
     counts[block, state, 0] = 1
     values = (state, np.ones(state.size), np.zeros(state.size))

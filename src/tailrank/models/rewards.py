@@ -18,6 +18,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid, as_fraction, exact_grid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import owners
 
 MOST_ENTRIES = 2**27
 """Probabilities in the table of the reward laws of all pairs."""
@@ -86,8 +87,7 @@ class RewardLaw:
         pmf = np.zeros((*shape, top + 1))
         for h, u in enumerate(units):
             ptr, _, prob, _ = mdp.rows(h)
-            pair = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
-            np.add.at(pmf[h].reshape(-1, top + 1), (pair, u), prob)
+            np.add.at(pmf[h].reshape(-1, top + 1), (owners(ptr), u), prob)
         pmf[pmf.sum(axis=-1) == 0, 0] = 1.0
         laws, which = np.unique(pmf.reshape(-1, top + 1).round(15), axis=0, return_inverse=True)
         return cls(grid, laws / laws.sum(axis=1, keepdims=True), which.reshape(shape))

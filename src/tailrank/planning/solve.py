@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import overload
 
 import numpy as np
@@ -28,8 +28,11 @@ from tailrank.planning.exact.bracket import SolveContext, refine_brackets
 from tailrank.planning.exact.curve import Curve, InductionRequest
 from tailrank.planning.exact.limits import Limits, OutOfTime
 from tailrank.planning.exact.return_law import Evaluation, return_law
+from tailrank.planning.objectives.optimise import plan_for
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.cvar import CVaR
 
 EXACT_SHARE = 0.75
 """How much of the time limit an exact induction may use; what is left is for a bracket."""
@@ -43,8 +46,9 @@ CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 @overload
 def solve(
     mdp: FiniteMDP,
-    tau: float = ...,
+    tau: float | None = ...,
     *,
+    objective: Measure | None = ...,
     criterion: str = ...,
     tolerance: float | str = ...,
     unit: float | None = ...,
@@ -59,6 +63,7 @@ def solve(
     mdp: FiniteMDP,
     tau: Sequence[float],
     *,
+    objective: Measure | None = ...,
     criterion: str = ...,
     tolerance: float | str = ...,
     unit: float | None = ...,
@@ -70,8 +75,9 @@ def solve(
 ) -> tuple[Plan, ...]: ...
 def solve(
     mdp: FiniteMDP,
-    tau: float | Sequence[float] = 0.1,
+    tau: float | Sequence[float] | None = None,
     *,
+    objective: Measure | None = None,
     criterion: str = "cvar",
     tolerance: float | str = "1%",
     unit: float | None = None,
@@ -81,8 +87,10 @@ def solve(
     seed: int | None = None,
     undominated: bool = True,
 ) -> Plan | tuple[Plan, ...]:
-    """The plan for `tau` (or a tuple of plans, for several, at the cost of one).
+    """The plan for `tau` (or a tuple of plans, for several, at the cost of one); tau is 0.1 if nobody says.
 
+    objective: a risk measure of `tailrank.risk.measures` in place of the CVaR at `tau`; CVaR and VaR of its policy are
+    told at `tau`.
     criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
     (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
     whose own value overestimates).
@@ -98,7 +106,11 @@ def solve(
     (1.0, -1.5)
     """
     began = time.perf_counter()
+    if tau is None:
+        tau = getattr(objective, "tau", 0.1)
     levels = checks.tail_levels(tau)
+    if objective is not None and criterion != "cvar":
+        raise InputError(f"objective, criterion: give one of them, found {objective} and {criterion}")
     checks.one_of(criterion, "criterion", CRITERIA)
     given = {name: value for name, value in (("samples", samples), ("seed", seed)) if value is not None}
     if given and criterion != "sampled-iterated":
@@ -107,7 +119,10 @@ def solve(
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     problem = SolveContext.of(mdp, undominated)
     fixed = None if unit is None else checks.positive(unit, "unit")
-    plans = _plan_cvar(problem, levels, limits, fixed)
+    if objective is None or (isinstance(objective, CVaR) and levels == (objective.tau,)):
+        plans = _plan_cvar(problem, levels, limits, fixed)
+    else:
+        plans = plan_for(problem, objective, levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":
         plans = replan(criterion, problem.mdp, plans, sampling)
@@ -138,7 +153,9 @@ def _plan_cvar(
     brackets, found, note = refine_brackets(problem, levels, limits, unit)
     notes = (note,) if note else ()
     return tuple(
-        _plan(problem, b.tau, *b.best, found.neutral, found.curve, (b.lower, b.upper), "bracketed", notes)
+        _plan(
+            problem, b.tau, *b.best, partial(_same, found.neutral), found.curve, (b.lower, b.upper), "bracketed", notes
+        )
         for b in brackets
     )
 
@@ -153,14 +170,13 @@ def _exact_plans(
 ) -> tuple[Plan, ...]:
     curve, policy = job.run(problem.mean_policy.actions, limits.check)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
-    tasks = [
-        partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in (problem.mean_policy, *plays)
-    ]
+    tasks = [partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in plays]
     laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
+    neutral = cache(partial(return_law, problem.mean_policy, problem.mdp, job.grid))
     plans = []
-    for tau, play, evaluation in zip(levels, plays, laws[1:], strict=True):
+    for tau, play, evaluation in zip(levels, plays, laws, strict=True):
         value = evaluation.cvar(tau)
-        plans.append(_plan(problem, tau, play, evaluation, laws[0], curve, (value, value), "exact", ()))
+        plans.append(_plan(problem, tau, play, evaluation, neutral, curve, (value, value), "exact", ()))
     return tuple(plans)
 
 
@@ -169,7 +185,7 @@ def _plan(
     tau: float,
     policy: Policy,
     evaluation: Evaluation,
-    neutral: Evaluation,
+    neutral: Callable[[], Evaluation],
     curve: Curve,
     bounds: tuple[float, float],
     status: Status,
@@ -180,18 +196,21 @@ def _plan(
         criterion="cvar",
         policy=policy,
         budget=policy.start_budget if isinstance(policy, BudgetPolicy) else None,
-        cvar=evaluation.cvar(tau),
+        value=evaluation.cvar(tau),
         lower=bounds[0],
         upper=bounds[1],
-        var=evaluation.var(tau),
-        mean=evaluation.mean,
-        risk_neutral=Reference(problem.mean_policy, problem.mean, neutral.cvar(tau)),
-        evaluation=evaluation,
-        curve=curve,
+        risk_neutral=Reference(problem.mean_policy, problem.mean, tau, neutral),
+        evaluate=partial(_same, evaluation),
+        budget_curve=curve,
         status=status,
         seconds=0.0,
         notes=notes,
+        objective=CVaR(tau),
     )
+
+
+def _same(evaluation: Evaluation) -> Evaluation:
+    return evaluation
 
 
 def tolerance_of(tolerance: float | str) -> tuple[float, float]:

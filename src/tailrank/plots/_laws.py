@@ -177,8 +177,7 @@ def _bar_width(laws: list[ReturnLaw], low: float, high: float) -> float:
 
 def _binned(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Middles of the bars [m], their probability and how much of it belongs to the worst tau."""
-    before = np.concatenate([[0.0], law.cumulative[:-1]])
-    worst = np.clip(tau - before, 0.0, law.probs)
+    worst = law.tail_masses(tau)
     place = np.rint((law.values - low) / bar).astype(np.int64)
     mass, tail = (np.bincount(place, weights=w) for w in (law.probs, worst))
     return low + bar * np.arange(mass.size), mass, tail

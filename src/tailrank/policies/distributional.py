@@ -12,6 +12,7 @@ import numpy as np
 
 from tailrank.policies.softmax import softmax
 from tailrank.policies.tables import Memoryless
+from tailrank.risk.law import tail_weights
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,8 @@ class DistributionalPolicy(Memoryless):
         found = x.reshape(len(x), -1, self.n_actions)
         if self.support.size:
             return np.asarray(category_tail(found, self.support, self.tau).argmax(axis=1))
-        weights = lowest(found.shape[1], self.tau)
+        weights = tail_weights(found.shape[1], self.tau)
         return np.asarray((np.sort(found, axis=1) * weights[:, None]).sum(axis=1).argmax(axis=1))
-
-
-def lowest(n: int, tau: float) -> np.ndarray:
-    """Weights [n] that make the mean of the lowest tau-fraction of n sorted numbers of equal mass.
-
-    >>> lowest(4, 0.375).tolist()
-    [0.6666666666666666, 0.3333333333333333, 0.0, 0.0]
-    """
-    return np.clip(tau * n - np.arange(n), 0.0, 1.0) / (tau * n)
 
 
 def category_tail(logits: np.ndarray, support: np.ndarray, tau: float) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
+from tailrank.models.ragged import rows_of
 
 
 class Policy(Protocol):
@@ -115,7 +116,7 @@ class BudgetPolicy:
 
 
 class Memoryless:
-    """What policies have in common that remember nothing."""
+    """What policies have in common whose memory stays as it is, and is empty unless they say otherwise."""
 
     def start(self, n: int) -> np.ndarray:
         """Nothing to remember: zeros [n]."""
@@ -151,7 +152,7 @@ class MarkovPolicy(Memoryless):
 
 
 @dataclass(frozen=True)
-class UniformPolicy:
+class UniformPolicy(Memoryless):
     """Uniform actions, drawn for whole episodes, [n, H], so that they do not depend on what happens in them."""
 
     n_actions: int
@@ -165,18 +166,6 @@ class UniformPolicy:
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Those of step h."""
         return np.asarray(memory[:, h])
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """Nothing changes."""
-        return memory
 
 
 @dataclass(frozen=True)
@@ -217,10 +206,7 @@ class LevelPolicy:
     ) -> np.ndarray:
         """The level that the decomposition gives to the outcome that came."""
         pair = self._first_pair(h) + states * self.n_actions + actions
-        counts = self.ptr[pair + 1] - self.ptr[pair]
-        ends = np.cumsum(counts)
-        owner = np.repeat(np.arange(pair.size), counts)
-        row = np.arange(owner.size) + np.repeat(self.ptr[pair + 1] - ends, counts)
+        owner, row = rows_of(self.ptr, pair)
         same = (self.next_state[row] == next_states[owner]) & np.isclose(self.reward[row], rewards[owner])
         owner, row = owner[same], row[same]
         # Of several rewards that are close, the closest is meant.

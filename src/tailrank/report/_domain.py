@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import owners
 
 MOST_CHAIN = (14, 40)
 """States and steps of the largest chain that can be read."""
@@ -43,7 +44,7 @@ def picture(mdp: FiniteMDP) -> dict[str, Any] | str:
 
 def _moves(mdp: FiniteMDP, h: int) -> list[list[int]]:
     ptr, next_state, prob, _ = mdp.rows(h)
-    state = np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) // mdp.n_actions
+    state = owners(ptr) // mdp.n_actions
     pairs = np.unique(np.stack([state, next_state], axis=1)[prob > 0], axis=0)
     return [[int(s), int(t)] for s, t in pairs]
 

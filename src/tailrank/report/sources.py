@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, Source, make_episodic
-from tailrank.envs.mdp_files.read_write import READABLE
+from tailrank.envs.mdp_files.formats import suffixes
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import evaluate_levels
@@ -20,6 +20,7 @@ from tailrank.policies.tables import LevelPolicy, Policy
 from tailrank.report._about import facts_of_mdp, facts_of_plan, facts_of_runs, is_warning, versions, warnings_of
 from tailrank.report._domain import labels_of
 from tailrank.report.problem import Offered
+from tailrank.report.records import of_log_runs
 from tailrank.report.subject import Shown, Subject
 from tailrank.runs.policy_files import storage
 from tailrank.runs.read import Run
@@ -49,7 +50,7 @@ def of_sources(
             raise InputError(f"{other}: is no folder of a run; runs are reported on their own")
         if tau is not None:
             raise InputError("tau: a run has its own; move the slider of the report instead")
-        return of_runs(folders, imports=imports)
+        return of_log_runs(folders) or of_runs(folders, imports=imports)
     if _is_policy(sources[0]):
         if len(sources) != 2:
             raise InputError(f"{sources[0]}: is a policy; give the MDP it plays in as the one other source")
@@ -70,7 +71,7 @@ def mdp_of(source: str, read: Reader) -> Source:
 
 
 def _is_policy(source: str) -> bool:
-    return Path(source).is_file() and not source.lower().endswith(READABLE)
+    return Path(source).is_file() and not source.lower().endswith(suffixes())
 
 
 def of_plan(plan: Plan, mdp: FiniteMDP | None, name: str, *, seed: int = 0) -> Subject:
@@ -128,8 +129,8 @@ def _own_labels(name: str) -> tuple[str, ...]:
 def of_policy(path: Path, source: Source, *, tau: float | None, seed: int = 0, seconds: float = 60.0) -> Subject:
     """The subject of a saved policy in the MDP of `source`."""
     stored = storage.load(path)
-    level = stored.info.get("tau", (stored.info.get("plan") or {}).get("tau")) if tau is None else tau
-    problem = Offered.solved(source.name, source.mdp, 0.1 if level is None else float(level), seconds=seconds)
+    level = stored.tau if tau is None else tau
+    problem = Offered.solved(source.name, source.mdp, 0.1 if level is None else level, seconds=seconds)
     evaluation = _law_of(stored.policy, source, problem.grid)
     labels = tuple(labels_of(source.mdp, source.name, _own_labels(source.name)))
     shown = Shown(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailrank.risk.law import tail_weights
+
 KINDS = ("bca", "percentile")
 RESAMPLES = 2000
 BLOCK = 2_000_000
@@ -39,18 +41,13 @@ def ends(
 def resamples(x: np.ndarray, tau: float, rng: np.random.Generator) -> np.ndarray:
     """CVaR_tau of resamples of the sorted returns x [n], [RESAMPLES]."""
     weights = tail_weights(x.size, tau)
+    weights = weights[weights > 0.0]
     found = np.empty(RESAMPLES)
     rows = max(1, BLOCK // weights.size)
     for begin in range(0, RESAMPLES, rows):
         size = min(rows, RESAMPLES - begin)
         found[begin : begin + size] = x[0] + (x - x[0])[places(x.size, weights.size, size, rng)] @ weights
     return found
-
-
-def tail_weights(n: int, tau: float) -> np.ndarray:
-    """What the worst of n returns weigh in their CVaR, [m]; the others weigh nothing."""
-    weights = np.diff(np.minimum(np.arange(n + 1) / n, tau)) / tau
-    return np.asarray(weights[weights > 0.0])
 
 
 def places(n: int, worst: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -67,8 +64,7 @@ def places(n: int, worst: int, size: int, rng: np.random.Generator) -> np.ndarra
 def _corrected(levels: np.ndarray, resampled: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
     from scipy.special import ndtr, ndtri
 
-    weights = np.diff(np.minimum(np.arange(x.size + 1) / x.size, tau)) / tau
-    estimate = x[0] + (x - x[0]) @ weights
+    estimate = x[0] + (x - x[0]) @ tail_weights(x.size, tau)
     slack = 1e-12
     below = np.mean(resampled < estimate - slack) + 0.5 * np.mean(np.abs(resampled - estimate) <= slack)
     bias = ndtri(np.clip(below, 0.5 / resampled.size, 1.0 - 0.5 / resampled.size))
@@ -85,7 +81,7 @@ def _jackknife(x: np.ndarray, tau: float) -> np.ndarray:
     n = x.size
     if n == 1:
         return x.copy()
-    weights = np.diff(np.minimum(np.arange(n) / (n - 1), tau)) / tau
+    weights = tail_weights(n - 1, tau)
     before = np.append(0.0, np.cumsum(weights * (x[:-1] - x[0])))
     after = np.append(np.cumsum((weights * (x[1:] - x[0]))[::-1])[::-1], 0.0)
     return x[0] + before + after

@@ -23,6 +23,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.risk import _bands, _bootstrap
+from tailrank.risk.law import tail_weights
 
 Range = tuple[float, float]
 Pair = tuple[np.ndarray, np.ndarray]
@@ -142,7 +143,7 @@ def order_bounds(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
 def sample_cvar(x: np.ndarray, tau: float) -> np.ndarray:
     """CVaR_tau of sorted samples x [.., n], [..]."""
     n = x.shape[-1]
-    return _weighted(x, np.diff(np.minimum(np.arange(n + 1) / n, tau)) / tau)
+    return _weighted(x, tail_weights(n, tau))
 
 
 Bound = Callable[[np.ndarray, float, Range, Range], Pair]

@@ -70,6 +70,10 @@ class ReturnLaw:
     def _place(self, tau: float) -> int:
         return int(np.searchsorted(self.cumulative, checks.tail_level(tau) * (1.0 - LEVEL_TOLERANCE)))
 
+    def tail_masses(self, tau: float) -> np.ndarray:
+        """How much of each probability belongs to the worst tau-fraction, [n]."""
+        return np.clip(tau - np.append(0.0, self.cumulative[:-1]), 0.0, self.probs)
+
     def shortfall(self, budget: float) -> float:
         """E(budget - X)^+."""
         return float(self.probs @ np.maximum(budget - self.values, 0.0))
@@ -81,6 +85,15 @@ class ReturnLaw:
         value = quantile - self.shortfall(quantile) / tau
         # What the slack passed over belongs to the next value, which may be far away.
         return value + missing * (float(self.values[i + 1]) - quantile) if missing > 0.0 else value
+
+
+def tail_weights(n: int, tau: float) -> np.ndarray:
+    """What each of n sorted returns of equal probability weighs in their CVaR_tau, the worst first, [n].
+
+    >>> tail_weights(4, 0.375).round(6).tolist()
+    [0.666667, 0.333333, 0.0, 0.0]
+    """
+    return np.asarray(np.diff(np.minimum(np.arange(n + 1) / n, tau)) / tau)
 
 
 def best_budget(budgets: np.ndarray, shortfall: np.ndarray, tau: float, mean: np.ndarray | None = None) -> int:

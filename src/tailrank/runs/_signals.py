@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+HEEDED = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+"""Windows has no SIGHUP."""
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Stop:
 
         def stop(number: int, frame: FrameType | None) -> None:
             # A terminal that is closed can send SIGHUP twice, by itself and through its shell.
-            if number in heard and number != signal.SIGHUP:
+            if number in heard and signal.Signals(number).name != "SIGHUP":
                 raise KeyboardInterrupt
             heard.add(number)
             self.number = self.number or number

@@ -1,376 +1,280 @@
-"""What a run is, as plain data, and the same as a TOML file.
+"""What a run is, as plain data in three tables, and the same as a TOML file.
 
-The checksum is of the values: two files that say the same in another order describe the same run.
+    [environment]   where it plays              `runs/settings.py:EnvironmentConfig`
+    [learner]       the algorithm and its settings   the dataclass of the learner
+    [run]           how long, what is returned, how it is judged    `runs/settings.py:RunSettings`
+
+The checksum is of the values: two files that say the same in another order describe the same run. Flat files, as 0.1
+wrote them, are read too (`runs/flat.py`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tailrank import checks
 from tailrank._system.reading import read_bytes
+from tailrank._system.settings import make, settings_of, values_of
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, SIMULATORS
-from tailrank.learning.ela.parts import COLLECTS
-from tailrank.learning.lowrank.ela import MODELS as OBSERVED
-from tailrank.learning.observed.ela import BONUSES
+from tailrank.learning.decoding.settings import MODELS as OBSERVED
 from tailrank.learning.oracles.choices import MODELS
-from tailrank.learning.output import RULES
-from tailrank.learning.registry import ALGORITHMS, LOW_RANK, Recipe
-from tailrank.learning.rivals.observations import RIVALS, settings_of
+from tailrank.learning.registry import COUNTABLE, SIMULATED, learner_class
+from tailrank.runs import flat
+from tailrank.runs.settings import READING, EnvironmentConfig, RunSettings, plain_table
 from tailrank.runs.toml_text import toml_of
 
-READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
-"""How an MDP is read from a source; environments with a name have `settings` instead."""
+MOST_TOML = 2**20
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """The name of the learner, or "module:class", and its settings by name, as far as they were given."""
+
+    algorithm: str = "ela"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether its class stands in a package of somebody else, which is only imported where it is trusted."""
+        return ":" in self.algorithm
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """A run. Every value is checked when it is made; None leaves the choice to the environment.
 
-    environment: a name (`settings` are its own), or a file or Gymnasium id that `tailrank solve` reads.
-    stop_cvar: stop as soon as the CVaR of a plan reaches this; stop_within: or this share of CVaR* below CVaR*.
-    growth: collections between two fits, as a share of all so far. planner: settings that only this algorithm has (of
-    CVaR-LSVI for ella).
-
-    Learning from observations (`simulated`): model is one of mixture, linear, neural, table; `episodes` bounds what is
-    played; rewards are learned, on a grid over reward_range (found in a pilot if left out); width copies of the
-    environment play side by side; evaluate_every iterations the plan is judged by evaluation_episodes fresh episodes.
-    There share, bonus and rank default to one model for all steps, visits and auto, but for the locks of this package.
+    >>> config = RunConfig.of("risky-lock", iterations=20, tau=0.2, settings={"horizon": 5})
+    >>> config.tau, config.iterations, config.environment.settings
+    (0.2, 20, {'horizon': 5})
     """
 
-    environment: str
-    iterations: int
-    tau: float = 0.1
-    algorithm: str = "ela"
-    seed: int = 0
-    settings: dict[str, Any] = field(default_factory=dict)
-    horizon: int | None = None
-    discount: float | None = None
-    start: str | None = None
-    upsilon: float | None = None
-    index_base: str = "auto"
-    axis_order: str = "auto"
-    imports: tuple[str, ...] = ()
-    model: str | None = None
-    rank: int | str | None = None
-    collect: str | None = None
-    share: bool | None = None
-    batch: int = 1
-    growth: float = 0.0
-    alpha_scale: float | None = None
-    lam_scale: float | None = None
-    cap: str | float = "corrected"
-    log: str = "corrected"
-    output: str = "best"
-    output_episodes: int = 1000
-    checkpoint_every: int = 25
-    stop_cvar: float | None = None
-    stop_within: float | None = None
-    planner: dict[str, Any] = field(default_factory=dict)
-    episodes: int | None = None
-    rewards: str | None = None
-    reward_range: tuple[float, ...] | None = None
-    reward_levels: int = 20
-    action_levels: int | None = None
-    width: int | None = None
-    bonus: str | None = None
-    pilot: int = 20
-    evaluate_every: int = 0
-    evaluation_episodes: int = 1000
-    network: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in NUMBERS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or (isinstance(value, str) and name not in ("cap", "rank")):
-                raise InputError(f"{name} = {value!r}: must be a number")
-        values = {
-            "tau": checks.tail_level(self.tau),
-            "seed": checks.whole(self.seed, "seed", least=0),
-            "imports": self._imports(),
-            "start": None if self.start is None else str(self.start),
-            "index_base": checks.one_of(str(self.index_base), "index_base", ("auto", "0", "1")),
-        }
-        for name in (
-            "iterations",
-            "batch",
-            "output_episodes",
-            "checkpoint_every",
-            "reward_levels",
-            "pilot",
-            "evaluation_episodes",
-        ):
-            values[name] = checks.whole(getattr(self, name), name)
-        values["evaluate_every"] = checks.whole(self.evaluate_every, "evaluate_every", least=0)
-        for name in ("horizon", "rank", "episodes", "action_levels", "width"):
-            if getattr(self, name) is not None and not (name == "rank" and self.rank == "auto"):
-                values[name] = checks.whole(getattr(self, name), name)
-        for name in ("alpha_scale", "lam_scale", "stop_cvar", "stop_within", "upsilon", "growth"):
-            if getattr(self, name) is not None:
-                values[name] = checks.number(getattr(self, name), name)
-        if self.discount is not None:
-            values["discount"] = checks.discount_factor(self.discount)
-        if not isinstance(self.cap, str):
-            values["cap"] = checks.number(self.cap, "cap")
-        if self.reward_range is not None:
-            values["reward_range"] = self._range()
-        self._check_names()
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        self.recipe.schedule  # noqa: B018 raises where its numbers are out of range
-        if self.stop_within is not None:
-            checks.inside(self.stop_within, "stop_within", "[0, 1)")
-        if self.upsilon is not None:
-            checks.positive(self.upsilon, "upsilon")
-        if self.named:
-            for name in READING:
-                if getattr(self, name) != DEFAULTS[name]:
-                    raise InputError(f"{name}: is for MDPs that are read; set what {self.environment} has in settings")
-        elif self.settings and not self.simulated:
-            raise InputError(f"settings: are for {', '.join(ENVIRONMENTS)}, not for {self.environment!r:.60}")
-        self._check_kind()
-
-    def _range(self) -> tuple[float, ...]:
-        if not isinstance(self.reward_range, list | tuple) or len(self.reward_range) != 2:
-            raise InputError(f"reward_range = {self.reward_range!r:.60}: must be two numbers, the least and the most")
-        return tuple(checks.number(x, "reward_range") for x in self.reward_range)
-
-    def _check_kind(self) -> None:
-        """Settings that do nothing for this kind of run are refused."""
-        if self.simulated:
-            if self.stop_cvar is not None and not self.evaluate_every:
-                raise InputError("stop_cvar: needs evaluate_every, how often a plan is judged in fresh episodes")
-            if self.rival:
-                self._check_rival()
-                return
-            if self.algorithm not in ("ela", "ella"):
-                rivals = ", ".join(RIVALS)
-                raise InputError(f"algorithm = {self.algorithm!r}: from observations learn ela, ella and {rivals}")
-            self._check_learner()
-            if self.model in MODELS:
-                known = ", ".join(OBSERVED)
-                raise InputError(f"model = {self.model!r}: is for finite environments; for observations: {known}")
-            if self.output == "uniform":
-                raise InputError("output = 'uniform': is for finite environments; for observations: best, greedy")
-            for name in (
-                "collect",
-                "stop_within",
-                "discount",
-                "start",
-                "upsilon",
-                "index_base",
-                "axis_order",
-            ):
-                if getattr(self, name) != DEFAULTS[name]:
-                    raise InputError(f"{name}: is for finite environments, not for learning from observations")
-            return
-        has = ALGORITHMS[self.algorithm].settings
-        for name in LOW_RANK:
-            if name not in has and getattr(self, name) != DEFAULTS[name]:
-                known = ", ".join(has) or "no such settings"
-                raise InputError(f"{name}: is no setting of {self.algorithm}, which has {known}")
-        self._check_learner()
-        for name in OBSERVING:
-            value = getattr(self, name)
-            if value != DEFAULTS[name] and value != {}:
-                raise InputError(
-                    f"{name}: is for learning from observations (--model mixture, neural, linear or table)"
-                )
-        if self.rank == "auto":
-            raise InputError("rank = 'auto': is for learning from observations; give a number")
-
-    def _check_rival(self) -> None:
-        """What is ELA's, or for finite environments, does nothing for a rival on observations."""
-        if self.environment in ENVIRONMENTS:
-            raise InputError(
-                f"algorithm = {self.algorithm!r}: learns from observations, {self.environment} has states; use "
-                f"{next(iter(SIMULATORS))} or a Gymnasium id"
-            )
-        others = (
-            "reward_range",
-            "reward_levels",
-            "bonus",
-            "pilot",
-            "network",
-            "output",
-            "output_episodes",
-            "stop_within",
-            "discount",
-            "start",
-            "upsilon",
-            "index_base",
-            "axis_order",
-        )
-        for name in (*LOW_RANK, *others):
-            value = getattr(self, name)
-            if value != DEFAULTS[name] and value != {}:
-                raise InputError(f"{name}: is no setting of {self.algorithm}, whose own are given in planner")
-        self._check_learner()
-
-    def _check_learner(self) -> None:
-        """The settings that only some learners have."""
-        known = settings_of(self.algorithm) if self.rival else ALGORITHMS[self.algorithm].extra
-        for name in self.planner:
-            if name not in known:
-                near = checks.did_you_mean(name, known)
-                has = f"which has {', '.join(known)}" if known else "which has none of its own"
-                raise InputError(f"planner.{name}: is no setting of {self.algorithm}, {has}{near}")
-
-    @property
-    def recipe(self) -> Recipe:
-        """What it says about its learner (on finite environments)."""
-        return Recipe(
-            self.algorithm,
-            self.tau,
-            self.model,
-            None if self.rank in (None, "auto") else int(self.rank),
-            self.collect,
-            bool(self.share),
-            self.batch,
-            self.growth,
-            self.alpha_scale,
-            self.lam_scale,
-            self.cap,
-            self.log,
-            self.planner,
-        )
-
-    def _check_names(self) -> None:
-        allowed = {
-            "algorithm": tuple(dict.fromkeys((*ALGORITHMS, *RIVALS))),
-            "log": ("corrected", "printed"),
-            "output": RULES,
-            "axis_order": ("auto", "state-first", "action-first"),
-        }
-        if self.model is not None:
-            allowed["model"] = (*MODELS, *OBSERVED)
-        if self.collect is not None:
-            allowed["collect"] = COLLECTS
-        if self.rewards is not None:
-            allowed["rewards"] = ("learned",)
-        if self.bonus is not None:
-            allowed["bonus"] = BONUSES
-        for name, names in allowed.items():
-            checks.one_of(str(getattr(self, name)), name, names)
-        if not isinstance(self.environment, str) or not self.environment:
-            raise InputError(f"environment = {self.environment!r:.60}: must be a name, a file or a Gymnasium id")
-        if self.share is not None and not isinstance(self.share, bool):
-            raise InputError(f"share = {self.share!r:.60}: must be true or false")
-        for name in TABLES:
-            table = getattr(self, name)
-            if not isinstance(table, dict):
-                raise InputError(f"{name} = {table!r:.60}: must be a table of values by name")
-            for key, value in table.items():
-                if not _plain(value):
-                    raise InputError(f"{name}.{key} = {value!r:.60}: must be a finite number, text, true or false")
-
-    def _imports(self) -> tuple[str, ...]:
-        if not isinstance(self.imports, list | tuple) or not all(isinstance(x, str) for x in self.imports):
-            raise InputError(f"imports = {self.imports!r:.60}: must be a list of names of packages")
-        return tuple(self.imports)
-
-    @property
-    def named(self) -> bool:
-        """Whether the environment is one of those with a name."""
-        return self.environment in ENVIRONMENTS or self.environment in SIMULATORS
-
-    @property
-    def simulated(self) -> bool:
-        """Whether it learns from observations of a simulator."""
-        asked = self.model in OBSERVED or self.rewards is not None
-        return asked or self.environment in SIMULATORS or self.algorithm not in ALGORITHMS
-
-    @property
-    def rival(self) -> bool:
-        """Whether it is one of the rivals that learn from observations."""
-        return self.simulated and self.algorithm in RIVALS
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the values."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+    environment: EnvironmentConfig
+    learner: LearnerConfig
+    run: RunSettings
+    written: str = field(default="", compare=False)
+    """The checksum in the files of a run that 0.1 wrote."""
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """The configuration with these values; an unknown name is refused with the nearest known one."""
+    def of(cls, environment: str, **values: Any) -> RunConfig:
+        """The run with these flat values (`runs/flat.py:KEYS`)."""
+        return cls.from_dict({"environment": environment} | values)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], shown: Mapping[str, str] | None = None) -> RunConfig:
+        """The configuration with these values, flat or in tables; an unknown name is refused.
+
+        shown: how settings of the learner were written, for errors.
+        """
+        if flat.is_flat(values):
+            values, shown = flat.tables_of(values)
         for name in values:
-            if name not in KEYS:
-                near = checks.did_you_mean(name, KEYS)
-                raise InputError(f"{name}: is no setting of a run{near or '; known are ' + ', '.join(KEYS)}")
-        for name in ("environment", "iterations"):
-            if values.get(name) is None:
-                raise InputError(f"{name}: must be given")
-        return cls(**values)
+            if name not in ("environment", "learner", "run"):
+                raise InputError(f"{name}: is no table of a run; known are environment, learner and run")
+        tables = {name: dict(values.get(name, {})) for name in ("environment", "learner", "run")}
+        for table, name in (("environment", "name"), ("run", "iterations")):
+            if tables[table].get(name) is None:
+                raise InputError(f"{'environment' if name == 'name' else name}: must be given")
+        settings = tables["environment"].pop("settings", {})
+        given = make(EnvironmentConfig, tables["environment"], "an environment")
+        environment = EnvironmentConfig(**{**_fields(given), "settings": settings})
+        run = make(RunSettings, tables["run"], "a run")
+        algorithm = tables["learner"].pop("algorithm", "ela")
+        learner = LearnerConfig(str(algorithm), plain_table(tables["learner"], "learner"))
+        return _checked(cls(environment, learner, run), shown or {})
 
     @classmethod
     def read(cls, path: str | Path) -> RunConfig:
         """The configuration in a TOML file."""
         try:
-            return cls.from_dict(read_toml(path))
+            values = read_toml(path)
+            if not flat.is_flat(values):
+                return cls.from_dict(values)
+            config = cls.from_dict(flat.without_defaults(values))
+            return cls(config.environment, config.learner, config.run, flat.checksum_0_1(values))
         except InputError as error:
             text = str(error)
             raise InputError(text if text.startswith(str(path)) else f"{path}: {text}") from None
 
+    @property
+    def tau(self) -> float:
+        """The tail fraction."""
+        return float(self.learner.settings.get("tau", 0.1))
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.run.seed
+
+    @property
+    def iterations(self) -> int:
+        """Iterations to run, at most."""
+        return self.run.iterations
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the learner."""
+        return self.learner.algorithm
+
+    @property
+    def named(self) -> bool:
+        """Whether the environment is one of those with a name."""
+        return self.environment.name in ENVIRONMENTS or self.environment.name in SIMULATORS
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it learns from observations of a simulator."""
+        environment, learner = self.environment, self.learner
+        asked = environment.rewards is not None or learner.settings.get("model") in OBSERVED
+        only_there = not learner.foreign and learner.algorithm in SIMULATED and learner.algorithm not in COUNTABLE
+        return asked or environment.name in SIMULATORS or only_there
+
+    @property
+    def kind(self) -> str:
+        """The kind of environment: countable or simulator."""
+        return "simulator" if self.simulated else "countable"
+
+    def make_learner(self) -> Any:
+        """The learner; a class in a package is imported here, and so run."""
+        cls = learner_class(self.algorithm, self.kind)
+        if cls.kind != self.kind:
+            hint = "; add rewards = 'learned'" if cls.kind == "simulator" else ""
+            raise InputError(f"algorithm = {self.algorithm!r:.80}: is for a {cls.kind} environment{hint}")
+        return make(cls, _with_defaults(self), self.algorithm)
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The three tables as plain data; what is None is left out."""
+        environment, settings = values_of(self.environment), self.environment.settings
+        return {
+            "environment": environment | ({"settings": settings} if settings else {}),
+            "learner": {"algorithm": self.algorithm} | self.learner.settings,
+            "run": values_of(self.run),
+        }
+
+    def flat(self) -> dict[str, Any]:
+        """The run in one table, for readers."""
+        return flat.flat_of(self.tables())
+
+    def differences(self, other: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+        """Names of settings with other values in the other run, and both values."""
+        for mine, theirs in zip(self.tables().values(), other.tables().values(), strict=True):
+            for name in dict.fromkeys((*mine, *theirs)):
+                if mine.get(name) != theirs.get(name):
+                    yield "environment" if name == "name" else name, mine.get(name), theirs.get(name)
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the values."""
+        text = json.dumps(self.tables(), sort_keys=True, allow_nan=False)
+        return self.written or hashlib.sha256(text.encode()).hexdigest()
+
     def toml(self) -> str:
         """The text of a TOML file that `read` gives this configuration for."""
-        values = {name: getattr(self, name) for name in KEYS if getattr(self, name) is not None}
-        return toml_of(values, tables=TABLES)
+        return toml_of(self.tables())
 
 
-TABLES = ("settings", "planner", "network")
-OBSERVING = (
-    "episodes",
-    "rewards",
-    "reward_range",
-    "reward_levels",
-    "action_levels",
-    "width",
-    "bonus",
-    "pilot",
-    "evaluate_every",
-    "evaluation_episodes",
-    "network",
-)
-KEYS = tuple(f.name for f in dataclasses.fields(RunConfig))
-DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunConfig)}
-NUMBERS = (
-    "iterations",
-    "tau",
-    "seed",
-    "horizon",
-    "discount",
-    "upsilon",
-    "rank",
-    "batch",
-    "growth",
-    "alpha_scale",
-    "lam_scale",
-    "cap",
-    "output_episodes",
-    "checkpoint_every",
-    "stop_cvar",
-    "stop_within",
-    "episodes",
-    "reward_levels",
-    "action_levels",
-    "width",
-    "pilot",
-    "evaluate_every",
-    "evaluation_episodes",
-)
+def _fields(given: EnvironmentConfig) -> dict[str, Any]:
+    return {place.field: getattr(given, place.field) for place in settings_of(EnvironmentConfig).values()}
 
 
-MOST_TOML = 2**20
+def _checked(config: RunConfig, shown: Mapping[str, str]) -> RunConfig:
+    """The configuration with the values of its learner as they are kept; raises where something does not fit."""
+    environment = config.environment
+    _check_algorithm(config)
+    for table in (environment, config.run):
+        _check_kind(table, config.kind)
+    if config.named:
+        allowed = ("imports",) if config.learner.foreign else ()
+        for name in READING:
+            if getattr(environment, name) != settings_of(EnvironmentConfig)[name].default and name not in allowed:
+                raise InputError(f"{name}: is for MDPs that are read; set what {environment.name} has in settings")
+    elif environment.settings and not config.simulated:
+        raise InputError(f"settings: are for {', '.join(ENVIRONMENTS)}, not for {environment.name!r:.60}")
+    if config.simulated and config.run.stop_cvar is not None and not config.run.evaluate_every:
+        raise InputError("stop_cvar: needs evaluate_every, how often a plan is judged in fresh episodes")
+    if config.learner.foreign:
+        return config
+    given = _with_defaults(config)
+    _check_settings(config, given, shown)
+    cls = learner_class(config.algorithm, config.kind)
+    learner = make(cls, given, config.algorithm, shown)
+    _check_output(config, cls.outputs)
+    values = values_of(learner)
+    names = dict.fromkeys(("tau", *config.learner.settings))
+    kept = LearnerConfig(config.algorithm, {name: values[name] for name in names if name in values})
+    return RunConfig(config.environment, kept, config.run)
+
+
+def _check_algorithm(config: RunConfig) -> None:
+    algorithm, known = config.algorithm, SIMULATED if config.simulated else COUNTABLE
+    if config.learner.foreign or algorithm in known:
+        if config.simulated and config.environment.name in ENVIRONMENTS and algorithm not in COUNTABLE:
+            raise InputError(
+                f"algorithm = {algorithm!r}: learns from observations, {config.environment.name} has states; use "
+                f"{next(iter(SIMULATORS))} or a Gymnasium id"
+            )
+        return
+    if algorithm in COUNTABLE:
+        rivals = ", ".join(name for name in SIMULATED if name not in ("ela", "ella"))
+        raise InputError(f"algorithm = {algorithm!r}: from observations learn ela, ella and {rivals}")
+    checks.one_of(algorithm, "algorithm", dict.fromkeys((*COUNTABLE, *SIMULATED)))
+
+
+def _check_kind(table: EnvironmentConfig | RunSettings, kind: str) -> None:
+    """Settings that do nothing for this kind of environment are refused."""
+    for name, place in settings_of(type(table)).items():
+        if place.rule.only not in ("", kind) and getattr(table, place.field) != place.default:
+            raise InputError(f"{name}: {ELSEWHERE[place.rule.only]}")
+
+
+ELSEWHERE = {
+    "countable": "is for finite environments, not for learning from observations",
+    "simulator": "is for learning from observations (--model mixture, neural, linear or table)",
+}
+
+
+def _with_defaults(config: RunConfig) -> dict[str, Any]:
+    """The settings of the learner; ELA on simulators has others where steps may differ, as in the locks."""
+    given = config.learner.settings
+    if not config.simulated or config.algorithm not in ("ela", "ella"):
+        return given
+    share = given.get("share", config.environment.name not in SIMULATORS)
+    free = share or given.get("model") == "lowrank"
+    return {"share": share, "rank": "auto" if free else 3, "bonus": "visits" if share else "elliptical"} | given
+
+
+def _check_settings(config: RunConfig, given: Mapping[str, Any], shown: Mapping[str, str]) -> None:
+    """Settings that the same algorithm has on the other kind of environment are refused with what they are for."""
+    if config.simulated and config.algorithm in ("ela", "ella") and given.get("model") in MODELS:
+        known = ", ".join(OBSERVED)
+        raise InputError(f"model = {given['model']!r}: is for finite environments; for observations: {known}")
+    if not config.simulated and given.get("rank") == "auto":
+        raise InputError("rank = 'auto': is for learning from observations; give a number")
+    other, registry = ("countable", COUNTABLE) if config.simulated else ("simulator", SIMULATED)
+    own = settings_of(learner_class(config.algorithm, config.kind))
+    if config.algorithm in registry:
+        there = settings_of(learner_class(config.algorithm, other))
+        for name in given:
+            if name in there and name not in own:
+                said = shown.get(name, name).partition(".")[0]
+                raise InputError(f"{said}: {ELSEWHERE[other]}")
+
+
+def _check_output(config: RunConfig, outputs: tuple[str, ...]) -> None:
+    """A rule that the learner does not know is refused."""
+    defaults = settings_of(RunSettings)
+    for name in ("output", "output_episodes"):
+        if not outputs and getattr(config.run, name) != defaults[name].default:
+            raise InputError(f"{name}: is no setting of {config.algorithm}, which returns its last policy")
+    if outputs and config.run.output not in outputs:
+        known = ", ".join(outputs)
+        raise InputError(f"output = {config.run.output!r}: is for finite environments; for observations: {known}")
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -381,11 +285,3 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: is not a TOML file ({error})") from None
-
-
-def _plain(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, list | tuple):
-        return all(_plain(x) for x in value)
-    return isinstance(value, bool | int | str)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tailrank._system.atomic import naming, write_all, write_bytes
+from tailrank._system.atomic import flags, naming, write_all, write_bytes
 from tailrank._system.reading import parse_json, read_arrays, read_json
 from tailrank.checks import InputError
 
@@ -30,8 +30,8 @@ SCHEMA = 1
 LOCK = ".lock"
 CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
 CHECKPOINT, PLAN, BEST = "checkpoint.safetensors", "plan.safetensors", "best.safetensors"
-TRIES, PAUSE = 5, 0.02
-"""A look at whether a folder is in use holds it for a moment: so often and so long it is tried again."""
+PAUSES = (0.001, 0.005, 0.02)
+"""Seconds after which a lock is tried again."""
 
 
 class InUse(InputError):
@@ -58,18 +58,11 @@ def locked(folder: Path) -> Iterator[None]:
 
     The lock ends with the process, however it ends; children that an environment forks do not inherit it.
     """
-    import fcntl
-
     path = folder / LOCK
     with os.fdopen(_own(path), "ab") as file:
-        for _ in range(TRIES):
-            try:
-                with naming(path):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(PAUSE)
-        else:
+        with naming(path):
+            free = _lock(file.fileno())
+        if not free:
             raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out")
         _HELD.append(file)
         try:
@@ -80,20 +73,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 def in_use(folder: Path) -> bool:
     """Whether a process holds the folder."""
-    import fcntl
-
     try:
-        number = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = os.open(folder / LOCK, flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK"))
     except OSError:
         return False
     try:
-        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _lock(number)
     except OSError:
         return False
     finally:
         os.close(number)
+
+
+def _lock(number: int) -> bool:
+    """Whether the open file could be locked. A look of another process holds it for a moment, so it is tried again."""
+    from filelock import lock_descriptor
+
+    for pause in PAUSES:
+        if lock_descriptor(number, blocking=False):
+            return True
+        time.sleep(pause)
     return False
 
 
@@ -106,7 +105,8 @@ def _let_go() -> None:
         file.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -175,10 +175,9 @@ def _mark(values: dict[str, Any]) -> Mark:
 
 def _own(path: Path) -> int:
     """A file of the folder to append to: made if it is not there, refused if it leads elsewhere or is a pipe."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with naming(path):
-            number = os.open(path, flags, 0o666)
+            number = os.open(path, flags("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW", "O_NONBLOCK"), 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -206,6 +205,8 @@ class Rows:
         self.count, self.size = (mark.rows, mark.size) if mark else (0, 0)
         self.file = _own(self.path)
         try:
+            if os.fstat(self.file).st_nlink > 1:
+                self._part()
             if mark and (self._took(mark.size) < mark.size or self.digest.hexdigest() != mark.digest):
                 raise InputError(f"{self.path}: its first {mark.rows} rows are not those of the checkpoint")
             with naming(self.path):
@@ -213,6 +214,13 @@ class Rows:
         except BaseException:
             os.close(self.file)
             raise
+
+    def _part(self) -> None:
+        """Go on in a copy where the file has another name, too (`cp -al`): what is there is somebody else's."""
+        with self.path.open("rb") as file:
+            write_bytes(self.path, file.read(self.size), inside=True)
+        os.close(self.file)
+        self.file = _own(self.path)
 
     def _took(self, size: int) -> int:
         """Take at most the first `size` bytes into the digest; how many there were."""

@@ -201,7 +201,7 @@ LOGGERS: dict[str, type[TensorBoard] | type[WandB] | type[MLflow]] = {
 class Logged:
     """Loggers around a run: hand it over as `progress`, and it starts, feeds and finishes them.
 
-        with Logged(["tensorboard"], dataclasses.asdict(config), "runs/a") as log:
+        with Logged(["tensorboard"], config.flat(), "runs/a") as log:
             log.finish(run(config, "runs/a", progress=log))
 
     loggers: names, or loggers of your own. They start with the first row, when the folder of the run is there.

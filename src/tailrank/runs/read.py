@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field
+from datetime import date, time
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ import numpy as np
 
 from tailrank._system.reading import MOST_TEXT, check_entries, parse_json, read_arrays, read_bytes
 from tailrank.checks import InputError, tail_level
-from tailrank.learning.train import raw_truth
+from tailrank.envs.built_in.single_states import raw_truth
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.runs import folder as files
 from tailrank.runs._restored import plan_in
 from tailrank.runs.build import check_trusted, environment
 from tailrank.runs.config import RunConfig, read_toml
-from tailrank.runs.judge import EVALUATION as EVALUATION
+from tailrank.runs.flat import flat_of, without_defaults
+from tailrank.runs.job import EVALUATION as EVALUATION
 from tailrank.runs.policy_files import storage
 
 APART = ("seed", "checkpoint_every")
@@ -46,7 +48,7 @@ def is_run(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was read."""
+    """A run that was read; `config` is flat, as `runs/flat.py` shows runs to readers."""
 
     folder: Path
     config: dict[str, Any]
@@ -63,7 +65,9 @@ class Run:
             raise InputError(f"{folder}: holds no run ({files.CONFIG} is missing)")
         # In this order, while it may go on: it ends with its rows, then the manifest, then nobody holds it.
         in_use, manifest = files.in_use(folder), files.read_manifest(folder)
-        return cls(folder, read_toml(folder / files.CONFIG), manifest, read_rows(folder), in_use, imports)
+        values = flat_of(read_toml(folder / files.CONFIG))
+        config = {name: _without_dates(value) for name, value in values.items()}
+        return cls(folder, config, manifest, read_rows(folder), in_use, imports)
 
     @property
     def tau(self) -> float:
@@ -124,7 +128,7 @@ class Run:
     def _made(self) -> tuple[Any, str]:
         """Its environment and nothing; or None, and why it was not made."""
         try:
-            config = RunConfig.from_dict(self.config)
+            config = RunConfig.from_dict(without_defaults(self.config))
             if config.simulated:
                 return None, ""
             check_trusted(config, self.imports)
@@ -187,6 +191,15 @@ class Run:
         if values.dtype.kind not in "iuf" or values.size == 0 or not np.isfinite(values).all():
             raise InputError(f"{path}: returns must be finite numbers, at least one")
         return values.astype(np.float64)
+
+
+def _without_dates(value: Any) -> Any:
+    """A value of a TOML file as JSON could hold it: dates and times, which no setting is, as text."""
+    if isinstance(value, dict):
+        return {name: _without_dates(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(one) for one in value]
+    return str(value) if isinstance(value, date | time) else value
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from tailrank._system.atomic import write_bytes
 from tailrank.checks import InputError, printable
 from tailrank.runs import folder as files
 from tailrank.runs._signals import Stop
-from tailrank.runs.build import check_trusted, close, setup
+from tailrank.runs.build import check_trusted, close
 from tailrank.runs.config import RunConfig
 from tailrank.runs.folder import Mark, Rows
+from tailrank.runs.job import Job
 
 Progress = Callable[[dict[str, Any], int, float | None], None]
 """Called after every iteration with its row, the number of iterations and CVaR* (None if nobody knows it)."""
@@ -53,7 +54,8 @@ class Taken(InputError):
 
 def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None, env: Any = None) -> dict[str, Any]:
     """The result of a new run in the folder `out`, which must not hold one yet. env: if it is there already."""
-    shown, out, config = str(out), Path(out).absolute(), located(config)  # environments may change the current folder
+    shown, out = str(out), Path(out).absolute()  # environments may change the current folder
+    config = replace(located(config), written="")
     _check_free(Path(shown))
     with _opened(config, env) as job:
         try:
@@ -89,10 +91,10 @@ def resume(out: str | Path, *, progress: Progress | None = None, imports: Collec
                 )
         if manifest.get("status") == "finished":
             result = manifest.get("result")
-            return {**(result if isinstance(result, dict) else {}), "out": shown}
+            return {**(result if isinstance(result, dict) else {}), "out": shown, "notes": manifest.get("notes", [])}
         with _opened(config) as job:
             if found and found[1].environment != job.digest:
-                text = f"{shown}: {config.environment} has changed since the checkpoint; the run cannot go on"
+                text = f"{shown}: {config.environment.name} has changed since the checkpoint; the run cannot go on"
                 raise InputError(text)
             _check_versions(shown, manifest.get("versions"))
             return _Run(job, out, shown, progress).go(found)
@@ -101,7 +103,7 @@ def resume(out: str | Path, *, progress: Progress | None = None, imports: Collec
 @contextmanager
 def _opened(config: RunConfig, env: Any = None) -> Iterator[Job]:
     """The job of a configuration; an environment that is made for it is closed after it."""
-    job = make_job(config, env)
+    job = Job.of(config, env)
     try:
         yield job
     finally:
@@ -111,24 +113,10 @@ def _opened(config: RunConfig, env: Any = None) -> Iterator[Job]:
 
 def located(config: RunConfig) -> RunConfig:
     """The configuration with the whole path of its file, where it has one: a run can go on in another folder."""
-    if config.named or not os.path.isfile(config.environment):
+    name = config.environment.name
+    if config.named or not os.path.isfile(name):
         return config
-    return replace(config, environment=str(Path(config.environment).resolve()))
-
-
-def make_job(config: RunConfig, env: Any = None) -> Job:
-    """What the configuration describes; raises where it does not fit the environment."""
-    if config.rival:
-        from tailrank.runs.rival_job import RivalJob
-
-        return RivalJob.of(config, env)
-    if config.simulated:
-        from tailrank.runs.simulated_job import SimulatedJob
-
-        return SimulatedJob.of(config, env)
-    from tailrank.runs.finite_job import FiniteJob
-
-    return FiniteJob(setup(config, env))
+    return replace(config, environment=replace(config.environment, name=str(Path(name).resolve())))
 
 
 def _versions() -> dict[str, str]:
@@ -159,66 +147,6 @@ def _check_free(out: Path) -> None:
     others = sorted(set(os.listdir(out)) - own)
     if others:
         raise Taken(f"{out}: holds other files ({others[0]}); choose an empty or a new folder")
-
-
-class Job(Protocol):
-    """What a run does, iteration by iteration: a `FiniteJob`, `SimulatedJob` or `RivalJob`.
-
-    cvar: of the last plan that was judged; star: the best CVaR, if it is known; regret: the sum of the differences.
-    """
-
-    cvar: float | None
-    regret: float
-
-    @property
-    def env(self) -> Any:
-        """Where it plays."""
-        ...
-
-    @property
-    def star(self) -> float | None:
-        """CVaR*."""
-        ...
-
-    @property
-    def config(self) -> RunConfig:
-        """The configuration."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Of the environment: a run goes on only where it began."""
-        ...
-
-    @property
-    def k(self) -> int:
-        """Iterations done."""
-        ...
-
-    @property
-    def notes(self) -> list[str]:
-        """What the user should know."""
-        ...
-
-    def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
-        """Stand at the first iteration, or where the arrays of a checkpoint say."""
-        ...
-
-    def over(self) -> bool:
-        """Whether the last iteration is done."""
-        ...
-
-    def advance(self) -> dict[str, Any]:
-        """Do an iteration; its row."""
-        ...
-
-    def arrays(self, out: Path) -> dict[str, np.ndarray]:
-        """What a checkpoint needs."""
-        ...
-
-    def finish(self, out: Path) -> dict[str, Any]:
-        """Write the policies; the result."""
-        ...
 
 
 @dataclass
@@ -258,7 +186,7 @@ class _Run:
                 self._interrupt(rows)
             row = {name: _finite(value) for name, value in job.advance().items()}
             rows.append(row)
-            if job.k % config.checkpoint_every == 0:
+            if job.k % config.run.checkpoint_every == 0:
                 self._save(rows)
                 saved = job.k
             if self.progress:
@@ -269,7 +197,7 @@ class _Run:
             self._interrupt(rows)
         result = job.finish(self.out) | {"status": "finished", "seconds": self._elapsed(), "out": self.shown}
         self._manifest("finished", result=result)
-        return result
+        return result | {"notes": job.notes}
 
     def _save(self, rows: Rows) -> None:
         job = self.job

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
-def toml_of(values: Mapping[str, Any], tables: Sequence[str]) -> str:
-    """The text for these values; those named in `tables` are tables, left out where they are empty."""
-    lines = _lines({name: value for name, value in values.items() if name not in tables})
-    for name in tables:
-        if values.get(name):
-            lines += ["", f"[{name}]", *_lines(values[name])]
-    return "\n".join(lines) + "\n"
+def toml_of(values: Mapping[str, Any], table: str = "") -> str:
+    """The text for these values; a mapping is a table, after the other values of its own table."""
+    inside = {name: value for name, value in values.items() if isinstance(value, Mapping)}
+    lines = _lines({name: value for name, value in values.items() if name not in inside})
+    text = "\n".join([*([f"[{table}]"] if table else []), *lines]) + "\n" if table or lines else ""
+    for name, value in inside.items():
+        text += ("\n" if text else "") + toml_of(value, f"{table}.{_key(name)}" if table else _key(name))
+    return text
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import offsets
 from tailrank.models.rewards import RewardLaw
 
 RewardSampler = Callable[[int, np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
@@ -126,7 +127,7 @@ class Episodic:
                 result.append(None)
                 continue
             counts = np.bincount(group, minlength=self.n_groups)
-            result.append((np.argsort(group, kind="stable"), np.concatenate([[0], np.cumsum(counts)])))
+            result.append((np.argsort(group, kind="stable"), offsets(counts)))
         return tuple(result)
 
 

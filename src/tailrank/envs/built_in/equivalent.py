@@ -16,6 +16,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import offsets, rows_of
 from tailrank.models.rewards import dependences
 
 DEPENDENT = 1e-9
@@ -156,7 +157,5 @@ def _all_available(mdp: FiniteMDP) -> FiniteMDP:
     there = np.diff(mdp.ptr).reshape(-1, A) > 0
     source = np.where(there, np.arange(A), there.argmax(axis=1)[:, None])
     pair = (np.arange(mdp.n_blocks * S)[:, None] * A + source).ravel()
-    counts = np.diff(mdp.ptr)[pair]
-    ptr = np.concatenate([[0], np.cumsum(counts)])
-    row = np.arange(ptr[-1]) + np.repeat(mdp.ptr[pair] - ptr[:-1], counts)
+    ptr, (_, row) = offsets(np.diff(mdp.ptr)[pair]), rows_of(mdp.ptr, pair)
     return replace(mdp, ptr=ptr, next_state=mdp.next_state[row], prob=mdp.prob[row], reward=mdp.reward[row])

@@ -12,6 +12,7 @@ from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.equivalent import check_size, equivalent
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import owners
 from tailrank.models.rewards import RewardLaw
 
 
@@ -48,7 +49,7 @@ def from_mdp(mdp: FiniteMDP, upsilon: float | None = None, *, name: str = "mdp")
 def _kernel(mdp: FiniteMDP, b: int) -> np.ndarray:
     ptr, next_state, prob, _ = mdp.rows(b)
     kernel = np.zeros((ptr.size - 1, mdp.n_states))
-    np.add.at(kernel, (np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), next_state), prob)
+    np.add.at(kernel, (owners(ptr), next_state), prob)
     return kernel.reshape(mdp.n_states, mdp.n_actions, mdp.n_states)
 
 

@@ -148,6 +148,9 @@ class Vector(_Base):
         if not isinstance(result, tuple) or len(result) != 5:
             raise InputError(f"{where}: step returned {_what(result)}, must be 5 values")
         observations, rewards, terminated, truncated, infos = result
+        for name, flags in (("terminated", terminated), ("truncated", truncated)):
+            if np.shape(flags) != (self.width,) or not _are_flags(flags):
+                raise InputError(f"{where}: {name} = {flags!r:.60}, must be {self.width} times True or False")
         self._ended = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
         over = self._ended[rows]
         paid = np.array([number(rewards[row], self._place(row, h)) for row in rows])
@@ -230,11 +233,18 @@ def number(reward: Any, where: str) -> float:
 
 
 def flag(value: Any, where: str) -> bool:
-    """Whether an episode is over, as a bool."""
-    try:
-        return bool(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{where}: terminated or truncated = {value!r:.60}, must be True or False") from None
+    """Whether an episode is over, as a bool; one entry of any type may say so, if it is true, false, 0 or 1."""
+    if isinstance(value, bool):
+        return value
+    if np.size(value) != 1 or not _are_flags(value):
+        raise InputError(f"{where}: terminated or truncated = {value!r:.60}, must be True or False")
+    return bool(np.asarray(value).item())
+
+
+def _are_flags(values: Any) -> bool:
+    """Whether an array, or what can become one, holds nothing but true and false, or 1 and 0."""
+    array = np.asarray(values)
+    return array.dtype.kind in "biuf" and bool(np.isin(array, (0, 1)).all())
 
 
 def first(result: Any, where: str) -> Any:

@@ -22,7 +22,7 @@ from tailrank.models.mdp import FiniteMDP
 Column = list[object]
 
 
-def csv_text(mdp: FiniteMDP) -> str:
+def csv_bytes(mdp: FiniteMDP) -> bytes:
     """The rows as CSV, floats to the last bit; `InputError` where CSV could not give the labels back."""
     for short in (True, False):
         columns = _columns(mdp, short)
@@ -37,11 +37,11 @@ def csv_text(mdp: FiniteMDP) -> str:
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-            return out.getvalue()
+            return out.getvalue().encode()
     raise InputError("labels: the state or action labels would not be the same when read from a .csv file: use .json")
 
 
-def json_text(mdp: FiniteMDP) -> str:
+def json_bytes(mdp: FiniteMDP) -> bytes:
     """Everything as one JSON object, a row a line."""
     _check_labels(mdp)
     columns = _columns(mdp, short=True)
@@ -54,7 +54,7 @@ def json_text(mdp: FiniteMDP) -> str:
         "actions": [_plain(x) for x in mdp.action_labels],
     }
     rows = ",\n".join(json.dumps(row) for row in zip(*columns.values(), strict=True))
-    return json.dumps(head)[:-1] + f', "rows": [\n{rows}\n]}}\n'
+    return (json.dumps(head)[:-1] + f', "rows": [\n{rows}\n]}}\n').encode()
 
 
 def npz_bytes(mdp: FiniteMDP) -> bytes:

@@ -96,12 +96,12 @@ def start_law(start: object, labels: Sequence[object]) -> np.ndarray:
             raise InputError(f"start: a state is given twice in {', '.join(s for s, _, _ in pieces)}"[:200])
     if not isinstance(start, Mapping):
         if isinstance(start, list | tuple | np.ndarray):
-            return _untouched(start, len(labels))
+            return checks.law(start, "start", len(labels))
         start = {start: 1.0}
     law = np.zeros(len(labels))
     for state, p in start.items():
         law[_index(state, index)] += checks.number(p, f"start[{state}]")
-    return _untouched(law, len(labels))
+    return checks.law(law, "start", len(labels))
 
 
 def span(labels: Sequence[object], most: int = 5) -> str:
@@ -110,14 +110,6 @@ def span(labels: Sequence[object], most: int = 5) -> str:
     if len(labels) > 2 and numbers == list(labels) and numbers[-1] - numbers[0] == len(labels) - 1:
         return f"{labels[0]}..{labels[-1]}"
     return ", ".join(str(x) for x in labels[:most]) + (", ..." if len(labels) > most else "")
-
-
-def _untouched(given: object, size: int) -> np.ndarray:
-    law = checks.law(given, "start", size)
-    values = np.asarray(given, dtype=np.float64)
-    # A law that sums to one but for rounding is kept as it is: what was written is what is read.
-    exact = abs(float(values.sum()) - 1) <= 2 * size * np.finfo(np.float64).eps
-    return values if exact else law
 
 
 def _index(state: object, index: Mapping[object, int]) -> int:

@@ -12,6 +12,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tailrank._system.reading import parse_json
 from tailrank.checks import InputError
 from tailrank.envs.mdp_files._labels import Label, label, number_cells
 from tailrank.envs.mdp_files.draft import Draft
-from tailrank.envs.mdp_files.text import reason
+from tailrank.envs.mdp_files.text import read_text, reason
 
 COLUMNS = ("step", "state", "action", "next_state", "probability", "reward")
 ALIASES = {"idstatefrom": "state", "idaction": "action", "idstateto": "next_state"}
@@ -53,6 +54,16 @@ def read_csv(text: str, base: int | None) -> Draft:
         raise InputError("the file has a header and no rows: at least one outcome is needed")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     return draft_of(columns, base, lambda i: f"on line {lines[i]}")
+
+
+def read_csv_file(path: Path, base: int | None, axis_order: str) -> Draft:
+    """The draft of the CSV file at `path`."""
+    return read_csv(read_text(path), base)
+
+
+def read_json_file(path: Path, base: int | None, axis_order: str) -> Draft:
+    """The draft of the JSON file at `path`."""
+    return read_json(read_text(path), base)
 
 
 def read_json(text: str, base: int | None) -> Draft:
@@ -147,11 +158,12 @@ def _labels(given: object, key: str) -> tuple[Label, ...]:
         return ()
     if not isinstance(given, list) or not given:
         raise InputError(f"{key}: must be a list of numbers or names")
-    result = tuple(label(cell, f"{key}[{i}]") for i, cell in enumerate(given))
-    if len(set(result)) < len(result):
-        twice = next(x for i, x in enumerate(result) if x in result[:i])
-        raise InputError(f"{key}: {twice!r:.60} is there twice")
-    return result
+    places: dict[Label, int] = {}
+    for i, cell in enumerate(given):
+        name = label(cell, f"{key}[{i}]")
+        if places.setdefault(name, i) < i:
+            raise InputError(f"{key}: {name!r:.60} is there twice, in {key}[{places[name]}] and {key}[{i}]")
+    return tuple(places)
 
 
 def _floats(column: Sequence[object], name: str, place: Place) -> np.ndarray:

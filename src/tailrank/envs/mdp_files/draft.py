@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -60,7 +60,6 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         raise InputError(f"horizon = {H}: the rows have {steps} steps")
     gamma = _agreed("discount", discount, draft.discount, lambda value, _: checks.discount_factor(value))
     law = _agreed_start(draft, start, notes)
-    _check_pairs(draft, steps or 1)
     mdp = FiniteMDP.from_rows(
         draft.state,
         draft.action,
@@ -76,7 +75,7 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         labels=draft.labels,
         action_labels=draft.action_labels,
     )
-    mdp = _unrounded(mdp, draft, law, notes)
+    notes += _remark_on_sums(draft)
     if mdp.absorbing:
         few = span([draft.labels[s] for s in mdp.absorbing])
         notes.append(f"{_count(len(mdp.absorbing), 'state')} without rows made absorbing, reward 0: {few}")
@@ -103,35 +102,17 @@ def _agreed_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
     return given[-1]
 
 
-def _check_pairs(draft: Draft, steps: int) -> None:
-    sizes = steps, len(draft.labels), len(draft.action_labels)
-    most = 5 * 10**6 + 20 * draft.state.size
-    if sizes[0] * sizes[1] * sizes[2] > most:
-        raise InputError(
-            f"steps x states x actions = {' x '.join(map(str, sizes))}: must be at most {most} "
-            f"for {_count(draft.state.size, 'row')}; are the state and action numbers right?"
-        )
-
-
-def _unrounded(mdp: FiniteMDP, draft: Draft, law: np.ndarray, notes: list[str]) -> FiniteMDP:
-    """The MDP with the draft's own probabilities wherever they sum to one but for rounding.
-
-    Dividing by a sum such as 0.9999999999999999 changes last digits each time a file is read and written.
-    """
+def _remark_on_sums(draft: Draft) -> list[str]:
+    """A remark where probabilities summed to one only within a tolerance, and were divided by their sum."""
     S, A = len(draft.labels), len(draft.action_labels)
     block = np.zeros_like(draft.state) if draft.step is None else draft.step
     pair = (block * S + draft.state) * A + draft.action
     total = np.bincount(pair, weights=draft.probability)
-    slack = 2 * np.finfo(np.float64).eps * np.bincount(pair)
-    gap = np.where(slack > 0, np.abs(total - 1), 0.0)
-    if gap.max() > 1e-12:
-        far = _count(int(np.sum(gap > 1e-12)), "state-action pair")
-        notes.append(f"probabilities normalised at {far} (they summed to 1 within {gap.max():.1g})")
-    order = np.argsort(pair, kind="stable")
-    prob = mdp.prob.copy()
-    from_draft = np.isin(mdp.pair, pair)
-    prob[from_draft] = np.where((gap <= slack)[pair[order]], draft.probability[order], prob[from_draft])
-    return replace(mdp, prob=prob, start=law)
+    gap = np.where(np.bincount(pair) > 0, np.abs(total - 1), 0.0)
+    if gap.max() <= 1e-12:
+        return []
+    far = _count(int(np.sum(gap > 1e-12)), "state-action pair")
+    return [f"probabilities normalised at {far} (they summed to 1 within {gap.max():.1g})"]
 
 
 def _count(n: int, what: str) -> str:

@@ -10,12 +10,11 @@ from pathlib import Path
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium import tables
-from tailrank.envs.mdp_files import _export, _npz, _rows
-from tailrank.envs.mdp_files.draft import Draft, Source, finish
-from tailrank.envs.mdp_files.text import read_text, write_file
+from tailrank.envs.mdp_files._npz import ORDERS
+from tailrank.envs.mdp_files.draft import Source, finish
+from tailrank.envs.mdp_files.formats import Format, format_of, formats_text, function
+from tailrank.envs.mdp_files.text import write_file
 from tailrank.models.mdp import FiniteMDP
-
-READABLE = (".csv", ".csv.gz", ".json", ".json.gz", ".npz")
 
 
 def read_mdp(
@@ -28,7 +27,7 @@ def read_mdp(
     axis_order: str = "auto",
     imports: Sequence[str] = (),
 ) -> Source:
-    """The MDP in a file (.csv, .json, .npz) or of a Gymnasium id (`FrozenLake-v1`, `module:Id-v0`).
+    """The MDP in a file (`formats.FORMATS`: .csv, .json, .npz) or of a Gymnasium id (`FrozenLake-v1`, `module:Id-v0`).
 
     horizon, discount (1 if nobody says), start: must agree with what a file says itself. `start` is in the
     source's own numbering: a state, a law as a mapping or as text `"1:0.5,4:0.5"`; the first state if nobody
@@ -40,23 +39,22 @@ def read_mdp(
     """
     base = checks.one_of(str(index_base), "index_base", ("auto", "0", "1"))
     number = None if base == "auto" else int(base)
-    checks.one_of(axis_order, "axis_order", ("auto", *_npz.ORDERS))
+    checks.one_of(axis_order, "axis_order", ("auto", *ORDERS))
     path = Path(source)
-    suffix = _suffix(path)
-    if axis_order != "auto" and suffix != ".npz":
+    suffix, row = format_of(path) or ("", None)
+    if axis_order != "auto" and not (row and row.axes):
         raise InputError(f"axis_order = {axis_order}: only .npz files have axes, {source} has none")
-    if suffix not in READABLE and not isinstance(source, Path) and not os.path.exists(source):
+    if row is None and not isinstance(source, Path) and not os.path.exists(source):
         if number == 1:
             raise InputError(f"index_base = 1: the states of an environment are numbered from 0 ({source})")
         draft = tables.read_environment(source, imports, horizon, start)
         return finish(draft, source, horizon=horizon, discount=discount, start=start)
-    if suffix not in READABLE:
-        raise InputError(f"{source}: must be one of the file types {', '.join(READABLE)}")
+    row = _known(row, path)
     if not os.path.isfile(path):
         raise InputError(f"{source}: there is no such file")
-    name = path.name.removesuffix(suffix)
+    name = path.name[: -len(suffix)]
     try:
-        draft = _draft(path, suffix, number, axis_order)
+        draft = function(row.read)(path, number, axis_order)
         return finish(draft, name, horizon=horizon, discount=discount, start=start)
     except InputError as error:
         text = str(error)
@@ -73,28 +71,15 @@ def write_mdp(mdp: FiniteMDP, path: str | Path) -> tuple[str, ...]:
     3
     """
     path = Path(path)
-    suffix = _suffix(path)
-    if suffix not in READABLE:
-        raise InputError(f"{path}: must be one of the file types {', '.join(READABLE)}")
-    if suffix == ".npz":
-        write_file(path, _export.npz_bytes(mdp))
-        return ()
-    text = _export.csv_text(mdp) if suffix.startswith(".csv") else _export.json_text(mdp)
-    data = text.encode()
+    suffix, row = format_of(path) or ("", None)
+    row = _known(row, path)
+    data = function(row.write)(mdp)
     # No time stamp: the same MDP gives the same bytes.
     write_file(path, gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data)
-    if suffix.startswith(".json"):
-        return ()
-    return ("a .csv file holds no horizon, discount or start: give them when reading it",)
+    return (row.remark,) if row.remark else ()
 
 
-def _draft(path: Path, suffix: str, base: int | None, axis_order: str) -> Draft:
-    if suffix == ".npz":
-        return _npz.read_npz(path, base, axis_order)
-    read = _rows.read_csv if suffix.startswith(".csv") else _rows.read_json
-    return read(read_text(path), base)
-
-
-def _suffix(path: Path) -> str:
-    ends = path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]
-    return "".join(ends).lower()
+def _known(row: Format | None, path: Path) -> Format:
+    if row is None:
+        raise InputError(f"{path}: must be one of the file types {formats_text()}")
+    return row

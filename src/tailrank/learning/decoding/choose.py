@@ -18,15 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding.mixture import fill_mixture, fit_mixture
+from tailrank.learning.decoding.settings import CHOSEN, DecoderSettings
 from tailrank.learning.decoding.table import fit_table
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.policies.decoders.base import Decoder, decode
 from tailrank.policies.decoders.mixture import MixtureDecoder
 
-MODELS = ("mixture", "linear", "neural", "table")
 LEAST = 1e-3
 """Smallest weight in a likelihood: outcomes never seen are not impossible."""
 RANKS = (2, 4, 8, 16, 32, 64)
@@ -46,35 +45,19 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Discriminative:
+class Discriminative(DecoderSettings):
     """The oracle and its settings.
 
     rank: the most latents a step may have, or "auto". shared: one decoder and one table for all steps (for
     time-homogeneous environments). width, layers, restarts, steps: of networks; image_shape: for convolutions.
 
-    >>> from tailrank import ELA, make_simulator
-    >>> learner = ELA(tau=0.1, oracle=Discriminative(rank=3), rewards="learned")
-    >>> learner.learn(make_simulator("rich-lock", horizon=3), episodes=30, seed=0).episodes >= 30
+    >>> from tailrank import ObservedELA, learn, make_simulator
+    >>> learner = ObservedELA(tau=0.1, oracle=Discriminative(rank=3))
+    >>> learn(make_simulator("rich-lock", horizon=3), learner, episodes=30, seed=0).episodes >= 30
     True
     """
 
-    rank: int | str = 3
-    model: str = "mixture"
-    shared: bool = False
-    width: int = 64
-    layers: int = 1
-    restarts: int = 4
-    steps: int = 300
-    held_out: float = 0.2
     image_shape: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        checks.one_of(self.model, "model", MODELS)
-        if self.rank != "auto":
-            checks.whole(self.rank, "rank")
-        for name in ("width", "layers", "restarts", "steps"):
-            checks.whole(getattr(self, name), name)
-        checks.inside(self.held_out, "held_out", "(0, 1)")
 
     @property
     def largest_rank(self) -> int:
@@ -93,7 +76,7 @@ class Discriminative:
         if self.model == "table":
             return judge.fitted(fit_table(replay), "table")
         best = self._mixture(replay, judge, rng, warm if isinstance(warm, MixtureDecoder) else None)
-        if self.model == "mixture":
+        if self.model in ("mixture", *CHOSEN):
             return best
         return self._network(replay, n_actions, judge, best, rng, warm)
 

@@ -14,13 +14,14 @@ Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all s
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.learning.ela.bonus import elliptical_norms
+from tailrank._system.settings import part
+from tailrank.learning.ela.bonus import BonusRule, elliptical_norms
 from tailrank.learning.ela.ela import ELA
-from tailrank.learning.ela.parts import Oracles
+from tailrank.learning.ela.parts import Planner
 from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.latent.optimistic import plan_bernstein
@@ -35,6 +36,10 @@ def elliptical_squares(problem: PlanningProblem, schedule: Schedule) -> list[np.
     return [*(weight * norm**2 for norm in norms), np.zeros(problem.law_of[-1].shape)]
 
 
-def ela_bernstein(tau: float, oracle: Oracles, schedule: Schedule = PRACTICAL, **parts: Any) -> ELA:
-    """The learner; `schedule.alpha_scale` is c_a."""
-    return ELA(tau, oracle, schedule, plan_bernstein, bonus=elliptical_squares, **parts)
+@dataclass(frozen=True)
+class ELABernstein(ELA):
+    """ELA with a Bernstein-type bonus; `alpha_scale` is c_a."""
+
+    schedule: Schedule = part(PRACTICAL, only=("alpha_scale", "lam_scale", "log"))
+    planner: Planner = plan_bernstein
+    bonus: BonusRule = elliptical_squares

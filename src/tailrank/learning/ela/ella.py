@@ -6,30 +6,30 @@ on the groups that can occur, so that it is played, stored and evaluated like an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from tailrank._system.settings import part
+from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Planner
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.exact.induction import action_type
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi, GroupModel
+from tailrank.planning.lsvi.settings import LsviSettings
 
 
-def lsvi_planner(
-    *,
-    iterations: int = 60,
-    evaluations: int = 100,
-    beta: float = 0.1,
-    variant: str = "factored",
-    clip: str = "corrected",
-) -> Planner:
-    """CVaR-LSVI as ELA's planner: T1 `iterations`, T2 `evaluations`, beta on the scale where a step pays at most 1."""
+@dataclass(frozen=True)
+class LsviPlanner(LsviSettings):
+    """CVaR-LSVI as ELA's planner."""
 
-    def plan(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    def __call__(self, problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+        """The plan of the problem, written out on its groups."""
         model, rewards = problem.model, problem.rewards
         top, C = rewards.top, rewards.n_budgets
         simulated = GroupModel(model, problem.law_of, rewards.laws, [b * top for b in bonus], problem.start)
-        algorithm = CvarLsvi(iterations, evaluations, beta * top, variant=variant, clip=clip)
+        algorithm = CvarLsvi(self.iterations, self.evaluations, self.beta * top, variant=self.variant, clip=self.clip)
         found = algorithm.plan(simulated, tau=problem.tau, rng=rng)
         kind = action_type(problem.n_actions)
         actions = []
@@ -41,4 +41,9 @@ def lsvi_planner(
         curve[found.budgets] = found.values
         return LatentPlan(tuple(actions), found.budget, float(found.objective.max()), curve)
 
-    return plan
+
+@dataclass(frozen=True)
+class ELLA(ELA):
+    """ELLA (Algorithm 3): ELA that plans by CVaR-LSVI."""
+
+    planner: Planner = part(LsviPlanner())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from tailrank.planning.latent.planner import LatentPlan, plan_latent
 class ELAState:
     """Everything that the next iteration depends on. `plan` is always playable (None: uniform actions).
 
-    rounds: collections so far, of one episode or of H.
+    rounds: collections so far, of one episode or of H. oracles: of each step, made once.
     """
 
     k: int
@@ -33,11 +33,12 @@ class ELAState:
     steps: int
     seen: TransitionCounts
     group: tuple[np.ndarray, ...]
+    oracles: tuple[MleOracle, ...]
     plan: LatentPlan | None = None
     model: Model[Any] | None = None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything but the groups (they come from the environment), for a checkpoint."""
+        """For a checkpoint: everything but the groups and the oracles, which come from the environment."""
         arrays = {"counters": np.array([self.k, self.rounds, self.episodes, self.steps])} | self.seen.to_arrays()
         if self.plan is not None:
             arrays |= self.plan.to_arrays("plan")
@@ -53,12 +54,9 @@ class ELAState:
             plan = LatentPlan.from_arrays(arrays, "plan")
             steps = tuple(step_from_arrays(arrays, f"model.{h}") for h in range(len(seen.visits)))
             model = Model[Any](steps, self.group)
-        return ELAState(k, rounds, episodes, walked, seen, self.group, plan, model)
+        return ELAState(k, rounds, episodes, walked, seen, self.group, self.oracles, plan, model)
 
 
-Collect = Literal["printed", "rollins", "episode", "plan", "uniform"]
-"""Which episodes are played and what is learned from them (see `ELA`)."""
-COLLECTS: tuple[str, ...] = get_args(Collect)
 Act = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Actions [n] at a step of episodes [n] that are in groups [n] with budgets [n]."""
 RollIn = Callable[[ELAState, CountableEnv, np.ndarray, np.random.Generator], Act | None]
@@ -69,6 +67,48 @@ def last_plan(state: ELAState, env: CountableEnv, uniform_from: np.ndarray, rng:
     """Every episode follows the last plan."""
     plan = state.plan
     return None if plan is None else lambda h, episodes, groups, budgets: plan.act(h, groups, budgets)
+
+
+@dataclass
+class RolledIn:
+    """Roll in, then uniform actions from the step `uniform_from` [n] of each episode on.
+
+    The memory [n, 2] is the budget that is left and the number of the episode.
+    """
+
+    state: ELAState
+    env: CountableEnv
+    uniform_from: np.ndarray
+    roll_in: RollIn
+    rng: np.random.Generator
+    follow: Act | None = None
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget; here the roll-in draws what it draws."""
+        self.follow = self.roll_in(self.state, self.env, self.uniform_from, self.rng)
+        budget = 0 if self.state.plan is None else self.state.plan.budget
+        return np.stack([np.full(n, budget, dtype=np.int64), np.arange(n)], axis=1)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] at step h."""
+        actions = self.rng.integers(0, self.env.n_actions, size=states.size)
+        follows = h < self.uniform_from[memory[:, 1]]
+        if self.follow is not None and follows.any():
+            budgets, episodes = memory[follows].T
+            actions[follows] = self.follow(h, episodes, self.state.group[h][states[follows]], budgets)
+        return actions
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budgets that are left."""
+        return np.stack([self.env.rewards.charge(h, rewards, memory[:, 0]), memory[:, 1]], axis=1)
 
 
 Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -83,8 +123,7 @@ def by_group(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndar
 class Oracles(Protocol):
     """Makes the maximum-likelihood oracle of every step for an environment."""
 
-    @property
-    def decoder(self) -> bool:
+    def sees_groups(self, env: CountableEnv) -> bool:
         """Whether the model sees states through the environment's known groups, or one by one."""
         ...
 

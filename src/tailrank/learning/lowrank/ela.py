@@ -8,16 +8,19 @@ Where the block decoder is in charge every iteration is that of `ObservedELA`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
+from tailrank._system.settings import fixed
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
+from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.decoding.choose import MODELS as DECODERS
 from tailrank.learning.decoding.choose import judged
+from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.state import LowRankState
@@ -25,10 +28,7 @@ from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import LowRankPolicy
-from tailrank.policies.observed import ObservationPolicy
 
-MODELS = ("auto", "lowrank", *DECODERS)
-"""Models of observations: chosen by likelihood, always of low rank, or a decoder of this kind."""
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
@@ -40,23 +40,43 @@ SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class LowRankELA:
-    """The learner. block: the simpler one, whose settings of collection and schedule hold for both.
+class LowRankELA(ObservedELA):
+    """ELA (Algorithm 1) on observations.
 
-    always: the low-rank model is in charge whatever the likelihood says.
+    Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
+    second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
     """
 
-    block: ObservedELA
-    oracle: LowRankOracle = LowRankOracle()  # noqa: RUF009 (frozen)
-    always: bool = False
+    lowrank: LowRankOracle = fixed(LowRankOracle())
 
     @property
-    def tau(self) -> float:
-        """The tail that plans are made for."""
-        return self.block.tau
+    def chooses(self) -> bool:
+        """Whether there may be a low-rank model."""
+        return self.oracle.model in CHOSEN
 
-    def init(self, simulator: Simulator, streams: Streams) -> LowRankState:
+    @property
+    def always(self) -> bool:
+        """Whether the low-rank model is in charge whatever the likelihood says."""
+        return self.oracle.model == "lowrank"
+
+    @property
+    def block(self) -> ObservedELA:
+        """The learner with the simpler model and the same settings."""
+        values = {f.name: getattr(self, f.name) for f in fields(ObservedELA)}
+        return ObservedELA(**values | {"oracle": replace(self.oracle, model="mixture", rank=self._block_rank)})
+
+    @property
+    def _block_rank(self) -> int | str:
+        return "auto" if self.oracle.shared else 3 if self.oracle.rank == "auto" else self.oracle.rank
+
+    @property
+    def _oracle(self) -> LowRankOracle:
+        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+
+    def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
+        if not self.chooses:
+            return super().init(simulator, streams)
         state, compared = None, 0
         for block in self.block.pilots(simulator, streams):
             if state is None or block.episodes >= 2 * compared:
@@ -65,8 +85,10 @@ class LowRankELA:
                     return state
         return LowRankState(block, block.policy, compared=compared)
 
-    def step(self, state: LowRankState, simulator: Simulator, streams: Streams) -> tuple[LowRankState, ObservedInfo]:
+    def step(self, state: Any, simulator: Simulator, streams: Streams) -> tuple[Any, ObservedInfo]:
         """One iteration."""
+        if not isinstance(state, LowRankState):
+            return super().step(state, simulator, streams)
         if state.fit is None:
             block, info = self.block.step(state.block, simulator, streams)
             state = replace(state, block=block, policy=block.policy)
@@ -74,7 +96,7 @@ class LowRankELA:
                 state = self._compared(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.block.batch, round(max(self.block.growth, SHARE) * state.episodes))
+        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
         played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
         remember(state.block.replay, state.block.grid, played, simulator.name)
         state = replace(state, block=replace(state.block, k=k))
@@ -85,33 +107,41 @@ class LowRankELA:
         elif refit:
             state = self._fitted(state, simulator, streams)
         elif state.fit is not None:
-            fit = self.oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
+            fit = self._oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
             state = replace(state, fit=fit)
         if state.fit is not None:
             state = self._planned(state, simulator)
         return state, self._info(state, played, refit)
 
-    def greedy(self, state: LowRankState, simulator: Simulator) -> ObservationPolicy | LowRankPolicy:
+    def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
+        if not isinstance(state, LowRankState):
+            return super().greedy(state, simulator, prior, caution)
         if state.fit is None:
             return self.block.greedy(state.block, simulator)
         return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
 
-    def promise(self, state: LowRankState, simulator: Simulator) -> float:
+    def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
+        if not isinstance(state, LowRankState):
+            return super().promise(state, simulator, caution)
         policy = self.greedy(state, simulator)
         if isinstance(policy, LowRankPolicy):
             return policy.plan.objective
         return self.block.promise(state.block, simulator)
 
-    def output(self, state: LowRankState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
-        """The policy to use: see `ObservedELA.output`. A low-rank model is fitted to all episodes first, and has one plan."""
+    def output(self, state: Any, simulator: Simulator, streams: Streams, episodes: int) -> Output:
+        """The policy to use: see `ObservedELA.output`. A low-rank model is fitted to all episodes and has one plan."""
+        if not isinstance(state, LowRankState):
+            return super().output(state, simulator, streams, episodes)
         if state.fit is None:
             return self.block.output(state.block, simulator, streams, episodes)
         return Output(self.greedy(self._fitted(state, simulator, streams), simulator), 0.0, 0.0)
 
-    def promise_error(self, state: LowRankState, simulator: Simulator, rng: np.random.Generator) -> float:
+    def promise_error(self, state: Any, simulator: Simulator, rng: np.random.Generator, draws: int = 20) -> float:
         """Standard error of the promise: what as many episodes of the policy as were played would tell of its CVaR."""
+        if not isinstance(state, LowRankState):
+            return super().promise_error(state, simulator, rng, draws)
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
         plan, returns = (
@@ -121,14 +151,22 @@ class LowRankELA:
         short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
         return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
 
-    def cautious_promise(self, state: LowRankState, simulator: Simulator) -> float:
+    def cautious_promise(self, state: Any, simulator: Simulator) -> float:
         """The CVaR that is still promised with caution; a low-rank model knows none."""
+        if not isinstance(state, LowRankState):
+            return super().cautious_promise(state, simulator)
         if state.fit is None:
             return self.block.cautious_promise(state.block, simulator)
         return self.promise(state, simulator)
 
-    def resumed(self, state: LowRankState, simulator: Simulator) -> LowRankState:
+    def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
+        """The state in a checkpoint with its episodes; its plan is still to be made."""
+        return LowRankState.from_arrays(arrays, replay) if self.chooses else super().state_from(arrays, replay)
+
+    def resumed(self, state: Any, simulator: Simulator) -> Any:
         """A state from a checkpoint, with its plan, which follows from it."""
+        if not isinstance(state, LowRankState):
+            return super().resumed(state, simulator)
         if state.fit is not None:
             return self._planned(state, simulator)
         block = self.block.resumed(state.block, simulator)
@@ -140,7 +178,7 @@ class LowRankELA:
         """Fit a low-rank model, and put in charge whichever explains the held-out episodes."""
         n = block.episodes
         before = None if last is None else last.fit
-        fit = self.oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
+        fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
         if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
             return LowRankState(block, block.policy, compared=n)
         return self._planned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
@@ -150,7 +188,7 @@ class LowRankELA:
 
         charge: it is in charge already, and stays so unless it is worse beyond chance.
         """
-        replay, shared = block.replay, self.block.oracle.shared
+        replay, shared = block.replay, self.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
@@ -160,7 +198,7 @@ class LowRankELA:
 
     def _fitted(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)
-        fit = self.oracle.fit(state.block.replay, simulator.n_actions, rng=rng, last=state.fit)
+        fit = self._oracle.fit(state.block.replay, simulator.n_actions, rng=rng, last=state.fit)
         return self._supported(replace(state, fit=fit, fitted_at=state.episodes), streams)
 
     def _supported(self, state: LowRankState, streams: Streams) -> LowRankState:
@@ -172,8 +210,8 @@ class LowRankELA:
         if state.fit is None:
             return state
         exploration = None
-        if self.block.bonus != "none":
-            exploration = exploration_of(state.fit, state.replay, self.block.schedule, state.k)
+        if self.bonus != "none":
+            exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
         policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
         return replace(state, policy=policy)
 

@@ -53,6 +53,11 @@ class LowRankState:
         return self.block.episodes
 
     @property
+    def steps(self) -> int:
+        """Steps played."""
+        return self.block.steps
+
+    @property
     def converged(self) -> bool:
         """Whether the last fit was; training of phi ends where held-out likelihood is best."""
         return self.fit is not None or self.block.converged

@@ -13,7 +13,7 @@ import numpy as np
 from tailrank.envs.protocols import Simulator
 from tailrank.learning.decoding.choose import label
 from tailrank.learning.decoding.rank import numerical_rank
-from tailrank.learning.lowrank.ela import LowRankELA
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.state import ObservedState
 
@@ -33,7 +33,7 @@ def doubts(
     interval: of the policy's CVaR in fresh episodes.
     """
     found = []
-    if isinstance(learner, LowRankELA) and state.fit is None:
+    if isinstance(state, LowRankState) and state.fit is None:
         learner, state = learner.block, state.block
     if not state.converged:
         found.append("the decoder's training did not converge")
@@ -49,7 +49,7 @@ def doubts(
             found.append(f"too little data: {gap}; of what was tried so rarely no more than {sure:.4g} is certain")
         else:
             found.append(f"misspecified: {gap}; observations may not be of low rank, or the rank may be too small")
-    if isinstance(learner, LowRankELA):
+    if isinstance(state, LowRankState):
         return found
     needed, rank = ranks(learner, state, simulator.n_actions, rng)
     if needed > FAR * rank:

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import part
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
@@ -28,7 +30,9 @@ from tailrank.learning.decoding.choose import Discriminative, depends_on_actions
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import norms
 from tailrank.learning.observed.reward_grid import RewardGrid
+from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
+from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
@@ -41,8 +45,6 @@ from tailrank.risk.law import cvar
 WATCHFUL = 0.1
 """Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
 holds calls it known, and a lure would end exploration there."""
-BONUSES = ("elliptical", "visits", "none")
-"""On phi, on visits of a pair, or none: to see what the bonus does."""
 GROWTH = 1.15
 """The decoder is fitted again when there are this many times as many episodes as at the last fit."""
 
@@ -65,6 +67,21 @@ class ObservedInfo:
     latents: int
     refitted: bool
     support_error: float
+    converged: bool = True
+
+    def row(self) -> dict[str, Any]:
+        """The columns of a row."""
+        return {
+            "return": float(self.returns.mean()),
+            "objective": self.objective,
+            "bonus": self.bonus_mean,
+            "saturated": self.saturated,
+            "log_likelihood": self.held_out,
+            "latents": self.latents,
+            "refitted": self.refitted,
+            "support_error": self.support_error,
+            "converged": self.converged,
+        }
 
 
 @dataclass(frozen=True)
@@ -79,34 +96,58 @@ class Output:
 
 
 @dataclass(frozen=True)
-class ObservedELA:
-    """The learner.
+class ObservedELA(SimulatorLearner, Observing):
+    """ELA (Algorithm 1) on observations.
 
     pilot: uniformly random episodes before the first plan; the pilot goes on, up to `longest_pilot`, until the
     decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
     that were played, if that is more (cheap simulators need many episodes, not many plans).
     reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
-    planner: `plan_observed` is exact; `planners.lsvi_latent.LatentLsvi` makes it ELLA.
+    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/observed/ella.py`).
     """
 
-    tau: float
-    oracle: Discriminative = Discriminative()  # noqa: RUF009 (frozen)
-    schedule: Schedule = PRACTICAL
-    bonus: str = "elliptical"
-    pilot: int = 20
+    outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
+    keeps_episodes: ClassVar[bool] = True
+    oracle: Discriminative = part(Discriminative())
+    schedule: Schedule = part(PRACTICAL)
     longest_pilot: int = 400
-    batch: int = 1
-    growth: float = 0.0
-    reward_range: tuple[float, float] | None = None
-    levels: int = 20
     planner: ObservedPlanner = plan_observed
 
     def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.one_of(self.bonus, "bonus", BONUSES)
-        for name in ("pilot", "longest_pilot", "batch", "levels"):
-            checks.whole(getattr(self, name), name)
-        checks.inside(self.growth, "growth", "[0, 1]")
+        super().__post_init__()
+        checks.whole(self.longest_pilot, "longest_pilot")
+
+    def prepared(self, env: Simulator, streams: Streams, total: int | None) -> Self:
+        """Itself; a network sees images as such where the environment shows some."""
+        shape = getattr(getattr(env, "encoder", None), "image_shape", None)
+        oracle = self.oracle if shape is None else replace(self.oracle, image_shape=shape)
+        return replace(self, total=total, oracle=oracle)
+
+    def policy(self, state: ObservedState, env: Simulator, streams: Streams) -> ObservationPolicy:
+        """The policy that the model believes to be best, without bonus."""
+        return self.greedy(state, env)
+
+    def choose(
+        self, state: ObservedState, env: Simulator, streams: Streams, rule: str, episodes: int
+    ) -> ReturnedPolicy:
+        """The plan without bonus that so many more training episodes like best ("best"), or the model's own."""
+        output = self.output(state, env, streams, episodes if rule == "best" else 0)
+        why = f"the highest CVaR of {len(output.scores)} candidates in {episodes} more episodes each"
+        if not output.scores:
+            why = "the last model's plan without bonus"
+        returned = f"greedy, prior {output.prior:g}, caution {output.caution:g}"
+        about = {"output_episodes": output.episodes, "model": state.chosen}
+        return ReturnedPolicy(
+            output.policy, returned, why if output.scores else "the last model's plan without bonus", about
+        )
+
+    def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
+        """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
+        return ObservedState.from_arrays(arrays, replay)
+
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> ObservedState:
+        """Cannot be: the episodes are stored elsewhere (see `resumed`)."""
+        raise InputError("arrays: the episodes of the checkpoint are needed too; use ObservedState.from_arrays")
 
     def init(self, simulator: Simulator, streams: Streams) -> ObservedState:
         """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
@@ -269,6 +310,7 @@ class ObservedELA:
             int(present.sum()),
             False,
             plan.support_error * state.grid.unit,
+            state.fitted.converged,
         )
 
     def _planned(

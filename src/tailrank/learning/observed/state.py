@@ -57,6 +57,11 @@ class ObservedState:
         grid = self.grid
         return f"rewards: {grid.source}, {grid.top + 1} values from {grid.low:g} in steps of {grid.unit:g}"
 
+    @property
+    def steps(self) -> int:
+        """Steps played."""
+        return int(self.replay.lengths.sum())
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint; episodes are kept elsewhere."""
         fitted, grid, counts = self.fitted, self.grid, self.counts

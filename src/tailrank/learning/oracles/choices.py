@@ -1,50 +1,56 @@
-"""Which model class a learner fits, by name: the oracles of every step for an environment."""
+"""Which model class a learner fits, by name: the oracles of every step for an environment.
+
+Nothing heavy is imported here before an oracle is made (`tailrank train --help` reads the settings).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from tailrank import checks
+from tailrank._system.settings import Checked, setting
 from tailrank.checks import InputError
-from tailrank.envs.protocols import CountableEnv
-from tailrank.learning.oracles.block import BlockEM
-from tailrank.learning.oracles.counts import EmpiricalCounts, TabularCounts
-from tailrank.learning.oracles.finite_class import FiniteClass
-from tailrank.learning.oracles.fit import MleOracle
-from tailrank.learning.oracles.latent_em import LatentEM
+
+if TYPE_CHECKING:
+    from tailrank.envs.protocols import CountableEnv
+    from tailrank.learning.oracles.fit import MleOracle
 
 MODELS = ("class", "counts", "em", "block")
 
 
 @dataclass(frozen=True)
-class ModelChoice:
+class ModelChoice(Checked):
     """A class of models by name.
 
     "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
     (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
+    Without a name: em where a rank is given, else the environment's class where it has one, else counts.
 
-    >>> ModelChoice("class").decoder, ModelChoice("em", rank=3).decoder
-    (True, False)
+    >>> ModelChoice("class").name_for(None), ModelChoice(rank=3).name_for(None)
+    ('class', 'em')
     """
 
-    name: str
-    rank: int | None = None
+    model: str | None = setting(
+        None, words=MODELS, metavar="|".join(MODELS), help="What is fitted; the last four see observations."
+    )
+    rank: int | None = setting(None, kind=int, metavar="D", help="Rank of the model (the most latents of a step).")
 
     def __post_init__(self) -> None:
-        checks.one_of(self.name, "model", MODELS)
-        if self.name in ("em", "block"):
-            if self.rank is None:
-                raise InputError(f"rank: must be given for model {self.name!r}")
-            checks.whole(self.rank, "rank")
-        elif self.rank is not None:
-            raise InputError(f"rank = {self.rank}: is only for the models em and block, not for {self.name!r}")
+        super().__post_init__()
+        if self.model in ("em", "block") and self.rank is None:
+            raise InputError(f"rank: must be given for model {self.model!r}")
+        if self.model in ("class", "counts") and self.rank is not None:
+            raise InputError(f"rank = {self.rank}: is only for the models em and block, not for {self.model!r}")
 
-    @property
-    def decoder(self) -> bool:
-        """Whether states are seen through the environment's known groups."""
-        return self.name == "class"
+    def name_for(self, env: CountableEnv | None) -> str:
+        """The name of the class of models that is fitted in this environment."""
+        if self.model is not None or self.rank is not None:
+            return self.model or "em"
+        return "class" if env is not None and env.candidates else "counts"
+
+    def sees_groups(self, env: CountableEnv) -> bool:
+        """Whether states are seen through the environment's known groups, or one by one."""
+        return self.name_for(env) == "class"
 
     @property
     def sparse(self) -> bool:
@@ -53,34 +59,35 @@ class ModelChoice:
 
     def make(self, env: CountableEnv) -> list[MleOracle]:
         """The H - 1 oracles."""
-        return _make(self, env)
+        from tailrank.learning.oracles.block import BlockEM
+        from tailrank.learning.oracles.counts import TabularCounts
+        from tailrank.learning.oracles.finite_class import FiniteClass
+        from tailrank.learning.oracles.latent_em import LatentEM
+
+        name, rank = self.name_for(env), self.rank or 0
+        if name == "class":
+            if env.horizon > 1 and not env.candidates:
+                raise InputError(f"model = 'class': {env.name} has no finite class of models; use counts, em or block")
+            return [FiniteClass(models) for models in env.candidates]
+        if rank > env.n_states:
+            raise InputError(f"rank = {rank}: must be at most the number of states, {env.n_states}")
+        if name == "counts":
+            return [TabularCounts()] * (env.horizon - 1)
+        return [LatentEM(rank) if name == "em" else BlockEM(rank)] * (env.horizon - 1)
 
 
 @dataclass(frozen=True)
 class SingleStates:
     """Relative frequencies of single states, however many: what tabular methods learn."""
 
-    decoder: bool = False
     sparse: bool = True
+
+    def sees_groups(self, env: CountableEnv) -> bool:
+        """Never."""
+        return False
 
     def make(self, env: CountableEnv) -> list[MleOracle]:
         """The H - 1 oracles."""
+        from tailrank.learning.oracles.counts import EmpiricalCounts
+
         return [EmpiricalCounts()] * (env.horizon - 1)
-
-
-@lru_cache(maxsize=8)
-def _make(choice: ModelChoice, env: CountableEnv) -> list[MleOracle]:
-    if choice.name == "class":
-        if env.horizon > 1 and not env.candidates:
-            raise InputError(f"model = 'class': {env.name} has no finite class of models; use counts, em or block")
-        return [FiniteClass(models) for models in env.candidates]
-    rank = choice.rank or 0
-    if rank > env.n_states:
-        raise InputError(f"rank = {rank}: must be at most the number of states, {env.n_states}")
-    makers: dict[str, Callable[[], MleOracle]] = {
-        "counts": TabularCounts,
-        "em": lambda: LatentEM(rank),
-        "block": lambda: BlockEM(rank),
-    }
-    oracle = makers[choice.name]()
-    return [oracle] * (env.horizon - 1)

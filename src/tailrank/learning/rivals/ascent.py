@@ -93,6 +93,10 @@ class Adam:
             v += (1.0 - self.memory[1]) * (g**2 - v)
             w += self.rate * (m / first) / (np.sqrt(v / second) + 1e-8)
 
+    def copy(self) -> Adam:
+        """The same with arrays of its own."""
+        return Adam(self.rate, self.memory, [(m.copy(), v.copy()) for m, v in self.moments], self.steps)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         arrays = {"adam.steps": np.array([self.steps])}

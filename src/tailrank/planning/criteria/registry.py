@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -44,13 +45,16 @@ def _replan(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> P
         criterion=criterion,
         policy=policy,
         budget=None,
-        cvar=cvar,
-        var=evaluation.var(plan.tau),
-        mean=evaluation.mean,
-        evaluation=evaluation,
+        value=cvar,
+        evaluate=partial(_same, evaluation),
         claim=claim,
+        objective=None,
         notes=(*plan.notes, *notes, *([OVERESTIMATES] if criterion == "chow" and above else [])),
     )
+
+
+def _same(evaluation: Evaluation) -> Evaluation:
+    return evaluation
 
 
 def _policy(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> tuple[Policy, float, tuple[str, ...]]:

@@ -54,7 +54,7 @@ def backup(
     """One step of the induction: values = min_a { -bonus + E V' }, actions = its lowest minimiser.
 
     Unless `means` is empty, minimisers that tie are told apart by the mean, means = max_a { gain + E W' } over them;
-    neutral [S] is the largest mean of any policy.
+    neutral [S], unless it is empty, has the means at the lowest budgets, where all actions tie.
 
     ptr [S A + 1], next_state/prob/units [n]: the rows. bonus, gain [S A]. places [S, 3]: see `padded_places`.
     `actions` may be empty (not stored). `at_ends` [S], unless negative, is the action stored at a table's two ends:
@@ -111,7 +111,7 @@ def backup(
                     paid,
                     name,
                     m,
-                    1 if block == 0 else 0,  # at the lowest budget every action ties
+                    1 if block == 0 and neutral.size > 0 else 0,  # every action ties there
                     n,
                     tie,
                     best,
@@ -133,7 +133,7 @@ def backup(
                     mean,
                 )
                 if block == 0:
-                    mean[0] = neutral[s]
+                    mean[0] = neutral[s] if neutral.size > 0 else mean[0]
                     for i in range(np.uintp(pad)):
                         means[write - np.uintp(pad) + i] = mean[0]
                 for i in range(np.uintp(n)):

@@ -137,22 +137,36 @@ class InductionRequest:
 
         check: called before every step; what it raises ends the induction.
         """
-        result = induction.induct(
+        result = self.induct(mean_actions, check)
+        index, units = result.curve(self.mdp.start)
+        mean = result.means(self.mdp.start) if self.neutral is not None else None
+        curve = Curve.of(self.grid, index, units, mean)
+        curve = curve if self.most is None else curve.up_to(self.most)
+        return curve, self.policy(result.actions, mean_actions) if self.keep_actions else None
+
+    def induct(
+        self,
+        mean_actions: np.ndarray | None,
+        check: Callable[[], None] = unlimited,
+        *,
+        bonus: np.ndarray | None = None,
+        final: np.ndarray | None = None,
+    ) -> induction.Induction:
+        """The induction itself; see `induction.induct`."""
+        return induction.induct(
             self.mdp,
             self.grid,
             self.layout,
             keep_actions=self.keep_actions,
             at_ends=mean_actions,
+            bonus=bonus,
             neutral=self.neutral,
+            final=final,
             check=check,
         )
-        index, units = result.curve(self.mdp.start)
-        mean = result.means(self.mdp.start) if self.neutral is not None else None
-        curve = Curve.of(self.grid, index, units, mean)
-        curve = curve if self.most is None else curve.up_to(self.most)
-        return curve, self._policy(result, mean_actions) if self.keep_actions else None
 
-    def _policy(self, result: induction.Induction, mean_actions: np.ndarray) -> BudgetPolicy:
+    def policy(self, actions: np.ndarray, mean_actions: np.ndarray) -> BudgetPolicy:
+        """The policy that plays the actions of an induction; its budget is still to be chosen."""
         tables = self.layout.tables[:-1]
         begins = self.layout.begins
         return BudgetPolicy(
@@ -160,7 +174,7 @@ class InductionRequest:
             budget=0,
             first=np.stack([t.first for t in tables]),
             offset=np.stack([t.offset + b for t, b in zip(tables, begins[:-1], strict=True)]),
-            actions=result.actions,
+            actions=actions,
             elsewhere=mean_actions,
         )
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.limits import unlimited
+from tailrank.planning.exact.means import mean_rewards, origins_left
 
 CACHED = 2**19
 """Entries of tables that may stay in a cache."""
@@ -189,13 +188,13 @@ def layout(
     low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
     step_units = units_of_steps(mdp, grid)
     caps = None if most is None else _caps(mdp, step_units, steps, most)
-    tables, spans = [_tables(low, high, met[-1])], []
+    tables, spans = [tables_of(low, high, met[-1])], []
     products = 0.0
     for h in reversed(range(steps)):
         units = step_units(h)
         low, high = range_from(mdp, h, units, low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
-        tables.append(_tables(low, top, met[h]))
+        tables.append(tables_of(low, top, met[h]))
         spans.append(int(units.max(initial=0) - units.min(initial=0)))
         products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
@@ -227,6 +226,7 @@ def induct(
     at_ends: np.ndarray | None = None,
     bonus: np.ndarray | None = None,
     neutral: np.ndarray | None = None,
+    final: np.ndarray | None = None,
     check: Callable[[], None] = unlimited,
 ) -> Induction:
     """Run the induction on a layout; `check` is called before every step.
@@ -234,7 +234,9 @@ def induct(
     at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
     neutral [H + 1, S]: the best means from each step on, in reward units. Where given, actions that tie are told apart
-    by the mean, carried in a second table; otherwise the lowest is taken.
+    by the mean, carried in a second table; otherwise the lowest is taken. It is empty for layouts that do not begin
+    where all actions tie.
+    final: the values of the last tables, if they are not (c - terminal)^+; the layout must then hold all that is met.
     """
     from tailrank.planning._row_kernels import BLOCK
     from tailrank.planning.exact import _gather_kernels, _kernels
@@ -242,10 +244,12 @@ def induct(
     tables = plan.tables
     step_units = units_of_steps(mdp, grid)
     values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
+    if final is not None:
+        values[: final.size] = final
     buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
     means = np.zeros(0 if neutral is None else values.size)
     mean_buffers = [np.empty(0 if neutral is None else b.size) for b in buffers]
-    above = None if neutral is None else neutral - _origins_left(grid)[:, None]
+    above = neutral if neutral is None or not neutral.size else neutral - origins_left(grid)[:, None]
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
     places = np.empty((mdp.n_states, 3), np.int64)
@@ -275,7 +279,7 @@ def induct(
             TIE,
             after.stored > CACHED,
             no_bonus if above is None else mean_rewards(mdp, grid, h),
-            no_bonus if above is None else above[h],
+            no_bonus if above is None else (above[h] if above.size else above),
             means,
             mean_buffers[h % 2],
         )
@@ -283,30 +287,6 @@ def induct(
         over_states(_kernels.backup, arguments, work)
         values, means = result, mean_buffers[h % 2]
     return Induction(plan, values, kept, means)
-
-
-def _origins_left(grid: BudgetGrid) -> np.ndarray:
-    """What the grid's origin earns from each step on, [H + 1]."""
-    return np.array([float(x) for x in accumulate(reversed(grid.origin), initial=Fraction(0))])[::-1]
-
-
-@lru_cache(maxsize=8)
-def _mean_rewards_once(mdp: FiniteMDP, origin: float) -> np.ndarray:
-    return _mean_of_pairs(mdp.rows(0)[0], mdp.prob * (mdp.reward - origin))
-
-
-def mean_rewards(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> np.ndarray:
-    """The expected (discounted) reward of each pair at step h, above the grid's origin, in reward units, [S A]."""
-    origin = float(grid.origin[h])
-    if mdp.same_every_step:
-        return _mean_rewards_once(mdp, origin)
-    ptr, _, prob, _ = mdp.rows(h)
-    return _mean_of_pairs(ptr, prob * (mdp.scaled_rewards(h) - origin))
-
-
-def _mean_of_pairs(ptr: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """The terms [n] added up by pairs, [S A]."""
-    return np.bincount(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), weights=terms, minlength=ptr.size - 1)
 
 
 def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
@@ -317,7 +297,7 @@ def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
     raise InputError(f"actions = {n_actions}: must be at most {2**32}")
 
 
-def _tables(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
+def tables_of(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
     """Tables of the budgets low..high [S] for the states that can be met."""
     count = np.where(met, high - low + 1, 0)
     return Tables(low, np.concatenate([[0], np.cumsum(count)]).astype(np.int64))

@@ -23,11 +23,9 @@ from tailrank.planning.lsvi._fast import FastFit
 from tailrank.planning.lsvi._literal import LiteralFit
 from tailrank.planning.lsvi._policy import Clip, LsviPolicy
 from tailrank.planning.lsvi.model import FeatureModel, GroupModel, rollout
+from tailrank.planning.lsvi.settings import CLIPS, VARIANTS
 
 __all__ = ["CvarLsvi", "FeatureModel", "GroupModel", "LsviPlan", "LsviPolicy", "LsviRun"]
-
-VARIANTS = ("literal", "doubling", "factored")
-CLIPS = ("corrected", "printed")
 
 
 @dataclass(frozen=True)

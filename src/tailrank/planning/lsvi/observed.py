@@ -19,11 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import changed
 from tailrank.checks import InputError
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.models.lowrank import draw
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi
 from tailrank.planning.lsvi.model import view
+from tailrank.planning.lsvi.settings import LsviSettings
 from tailrank.planning.observed.planner import SURE, Support, most_left
 from tailrank.policies.observed import ObservedPlan
 
@@ -144,28 +146,22 @@ def _shares(counts: LatentCounts, top: int, prior: float) -> tuple[np.ndarray, n
 
 
 @dataclass(frozen=True)
-class LatentLsvi:
-    """CVaR-LSVI in the place of `plan_observed`: T1 `iterations`, T2 `evaluations`, at most so many `budgets`.
+class LatentLsvi(LsviSettings):
+    """CVaR-LSVI in the place of `plan_observed`; at most so many starting `budgets` are tried.
 
-    beta is on the scale where a step pays at most 1. Random numbers are keyed by `seed` and the data, so that the
-    plan of a model is always the same.
+    Random numbers are keyed by `seed` and the data, so that the plan of a model is always the same.
     """
 
-    iterations: int = 60
-    evaluations: int = 100
-    beta: float = 1.0
-    variant: str = "factored"
-    clip: str = "corrected"
+    beta: float = changed(LsviSettings, "beta", 1.0)
     budgets: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.whole(self.budgets, "budgets", 2)
-        self._algorithm(1, 0.0)
 
     def _algorithm(self, top: int, cap: float) -> CvarLsvi:
-        beta = checks.number(self.beta, "beta") * top
-        return CvarLsvi(self.iterations, self.evaluations, beta, LAM, self.clip, cap, self.variant, quiet=0)
+        return CvarLsvi(self.iterations, self.evaluations, self.beta * top, LAM, self.clip, cap, self.variant, quiet=0)
 
     def __call__(
         self,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,16 +21,18 @@ from tailrank import checks
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
-from tailrank.models.grid import BudgetGrid
+from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.planning.plan import Plan
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.predictor import Predictor, PredictorState
+from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
-from tailrank.runs.policy_files import features, lowrank, observed, tables
+from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
 SCHEMA = 1
 
@@ -53,6 +55,8 @@ KINDS = {
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
+    "kernel": PolicyKind(KernelPolicy, budgeted.kernel_parts, budgeted.kernel_policy),
+    "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
 }
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
@@ -64,6 +68,13 @@ class Stored:
 
     policy: Policy
     info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tau(self) -> float | None:
+        """The tail fraction that the policy was made for, None where the file does not say."""
+        plan = self.info.get("plan")
+        level = self.info.get("tau", plan.get("tau") if isinstance(plan, dict) else None)
+        return None if level is None else checks.tail_level(level)
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -166,8 +177,8 @@ def _grid_out(grid: BudgetGrid) -> dict[str, Any]:
 
 
 def _grid_in(data: dict[str, Any]) -> BudgetGrid:
-    if data["rounding"] not in ("exact", "up", "nearest"):
-        raise InputError(f"rounding = {data['rounding']!r}: must be exact, up or nearest")
+    if data["rounding"] not in get_args(Rounding):
+        raise InputError(f"rounding = {data['rounding']!r}: must be exact, up, nearest or down")
     unit, origin = _fraction(data["unit"]), tuple(_fraction(x) for x in data["origin"])
     if not float(unit) > 0:
         raise InputError(f"unit = {float(unit)}: must be positive")

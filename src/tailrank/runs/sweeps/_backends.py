@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -113,7 +114,7 @@ class Processes:
         self.workers = workers
         self.tasks: deque[SweepTask] = deque()
         self.processes: list[_Process] = []
-        self.selector = selectors.DefaultSelector()
+        self.lines: queue.Queue[tuple[_Process, bytes]] = queue.Queue()
 
     def __enter__(self) -> Self:
         """Ready; nothing is started yet."""
@@ -130,7 +131,6 @@ class Processes:
             for process in self.processes:
                 process.popen.kill()
                 process.end()
-            self.selector.close()
 
     def submit(self, task: SweepTask) -> None:
         """Take a task."""
@@ -142,33 +142,34 @@ class Processes:
         while self.tasks and (idle or len(self.processes) < self.workers):
             process = idle.pop() if idle else self._start()
             process.give(self.tasks.popleft())
-        for key, _ in self.selector.select(WAIT):
-            process = key.data
-            task, line = process.task, process.stdout.readline()
-            process.task = None
-            if not line.endswith(b"\n"):
-                self.selector.unregister(process.stdout)
-                self.processes.remove(process)
-                how = process.end()
-                return Answer(task.name, "lost", error=f"its process {how}") if task else None
+        try:
+            process, line = self.lines.get(timeout=WAIT)
+        except queue.Empty:
+            return None
+        task, process.task = process.task, None
+        if line and task:
             return Answer.of(task.name, json.loads(line))
-        return None
+        self.processes.remove(process)
+        how = process.end()
+        return Answer(task.name, "lost", error=f"its process {how}") if task else None
 
     def trouble(self) -> str:
         """Nothing."""
         return ""
 
     def _start(self) -> _Process:
-        process = _Process(threads=1 if self.workers > 1 else None)
+        process = _Process(self.lines, threads=1 if self.workers > 1 else None)
         self.processes.append(process)
-        self.selector.register(process.stdout, selectors.EVENT_READ, process)
         return process
 
 
 class _Process:
-    """A process that runs `worker.main`, and the task that it has."""
+    """A process that runs `worker.main`, and the task that it has. Its lines go into `lines`, an empty one at the end.
 
-    def __init__(self, threads: int | None) -> None:
+    A thread reads them, because Windows cannot wait for several pipes at once.
+    """
+
+    def __init__(self, lines: queue.Queue[tuple[_Process, bytes]], threads: int | None) -> None:
         self.task: SweepTask | None = None
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         more = {"PYTHONPATH": paths} | ({} if threads is None else {"TAILRANK_THREADS": str(threads)})
@@ -181,6 +182,14 @@ class _Process:
             start_new_session=True,
         )
         self.stdin, self.stdout = cast(IO[bytes], self.popen.stdin), cast(IO[bytes], self.popen.stdout)
+        self.reader = threading.Thread(target=self._read, args=(lines,), daemon=True)
+        self.reader.start()
+
+    def _read(self, lines: queue.Queue[tuple[_Process, bytes]]) -> None:
+        for line in self.stdout:
+            if line.endswith(b"\n"):
+                lines.put((self, line))
+        lines.put((self, b""))
 
     def give(self, task: SweepTask) -> None:
         """Send a task; where nobody reads it any more, the next look at the process says so."""
@@ -199,5 +208,7 @@ class _Process:
         """How it went, which it has or is about to."""
         self.release()
         code = self.popen.wait()
-        self.stdout.close()
+        self.reader.join(WAIT)
+        if not self.reader.is_alive():  # else a child of an environment still has the pipe
+            self.stdout.close()
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"

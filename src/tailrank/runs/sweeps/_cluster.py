@@ -28,7 +28,10 @@ CONNECT = 10.0
 """Seconds that a connection may take."""
 LOOK = 1.0
 """Seconds between two looks of a worker at whether it should stop."""
-DEAF = "import signal\nfor number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)\n"
+DEAF = """import signal
+for name in {"SIGINT", "SIGHUP"} & set(dir(signal)):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+"""
 """What a local worker begins with: Ctrl-C in the terminal, or its end, is for the sweep, which lets it save its run."""
 
 

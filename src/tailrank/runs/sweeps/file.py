@@ -18,7 +18,8 @@ from typing import Any
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.runs import build
-from tailrank.runs.config import DEFAULTS, KEYS, READING, TABLES, RunConfig, read_toml
+from tailrank.runs.config import RunConfig, read_toml
+from tailrank.runs.flat import KEYS, TABLES
 from tailrank.runs.run import located
 
 Axes = dict[tuple[str, ...], tuple[list[Any], bool]]
@@ -32,8 +33,6 @@ OWN = {
 OTHER = {"": "", "environment": "algorithm", "algorithm": "environment"}
 NAME = re.compile(r"\w[\w.-]*")
 MOST_RUNS = 10**4
-MAKING = (*READING, "environment", "width", "action_levels")
-"""What an environment is made from, beside its `settings`."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def expand(values: Mapping[str, Any], make: Callable[[RunConfig], Any] = build.e
 
 def _entries(values: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """The tables [[environment]] or [[algorithm]], each with a name; a text stands for a table with nothing else."""
-    found = values.get(kind, [DEFAULTS["algorithm"]] if kind == "algorithm" else [])
+    found = values.get(kind, ["ela"] if kind == "algorithm" else [])
     entries = []
     for i, entry in enumerate(found if isinstance(found, list) else [found]):
         table, where = {kind: entry} if isinstance(entry, str) else entry, f"[[{kind}]] {i + 1}: "
@@ -193,8 +192,8 @@ def _seeds(value: object) -> list[int]:
 
 def _combined(names: tuple[str, str], axes: Axes, seeded: bool, made: _Made) -> Iterator[Planned]:
     """Every combination of the axes, seeds last."""
-    axes.setdefault(("tau",), ([DEFAULTS["tau"]], True))
-    axes["seed",] = axes.pop(("seed",), ([DEFAULTS["seed"]], True))
+    axes.setdefault(("tau",), ([0.1], True))
+    axes["seed",] = axes.pop(("seed",), ([0], True))
     if seeded and ("settings", "seed") in axes:
         raise InputError("seeded and settings.seed: give one of them")
     grid = sorted(path for path, (_, shown) in axes.items() if shown and path not in (("tau",), ("seed",)))
@@ -236,16 +235,17 @@ class _Made:
         env = self._environment(config)
         if episodes is None:
             return config
-        if config.simulated:
-            return replace(config, iterations=values.get("iterations", episodes), episodes=episodes)
-        if "iterations" in values:
+        if "iterations" in values and not config.simulated:
             raise InputError("iterations and episodes: give one of them")
-        return replace(config, iterations=build.iterations_for(episodes, config, env))
+        config = build.with_episodes(config, episodes, env)
+        if "iterations" in values:
+            config = replace(config, run=replace(config.run, iterations=values["iterations"]))
+        return config
 
     def _environment(self, config: RunConfig) -> Any:
-        about: dict[str, Any] = {name: value for name, value in asdict(config).items() if name in MAKING}
-        settings = {name: value for name, value in config.settings.items() if name != "seed"}
-        key = json.dumps([about, settings, config.simulated], sort_keys=True)
+        given = config.environment
+        settings = {name: value for name, value in given.settings.items() if name != "seed"}
+        key = json.dumps([asdict(replace(given, settings=settings)), config.simulated], sort_keys=True)
         if key not in self.known:
             self.known[key] = self.make(config)
         return self.known[key]

@@ -49,7 +49,7 @@ class SweepBar:
         if state.status in ("finished", "failed"):
             return 1.0
         config = self.configs[name]
-        return RunProgress(config.episodes).share(state.row, config.iterations) if state.row else 0.0
+        return RunProgress(config.run.episodes).share(state.row, config.iterations) if state.row else 0.0
 
     def _going(self, states: Mapping[str, SweepState]) -> Iterator[str]:
         """The runs that have got on since the last look."""

@@ -10,16 +10,17 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tailrank._system.atomic import write_bytes
+from tailrank._system.parallel import cores
 from tailrank._system.reading import opened, parse_json
 from tailrank.checks import InputError, one_of, whole
 from tailrank.runs import folder as files
 from tailrank.runs._signals import Stop
-from tailrank.runs.config import KEYS, RunConfig
+from tailrank.runs.config import RunConfig
 from tailrank.runs.run import Interrupted
 from tailrank.runs.sweeps._backends import Answer, Backend, Processes, Serial, SweepTask
 from tailrank.runs.sweeps.file import Planned, Sweep
@@ -65,9 +66,9 @@ def look(planned: Planned, out: Path) -> SweepState:
     if not (folder / files.CONFIG).is_file():
         return SweepState()
     found, wanted = RunConfig.read(folder / files.CONFIG), planned.config
-    if found.checksum != wanted.checksum:
-        name = next(name for name in KEYS if getattr(found, name) != getattr(wanted, name))
-        what = f"{name} = {getattr(found, name)!r:.60}, here {getattr(wanted, name)!r:.60}"
+    if found != wanted:
+        name, there, here = next(found.differences(wanted))
+        what = f"{name} = {there!r:.60}, here {here!r:.60}"
         raise InputError(f"{folder}: holds another run ({what}); choose another out or name, or remove the folder")
     manifest, row = files.read_manifest(folder), _last_row(folder)
     status = {"finished": "finished", "failed": "failed"}.get(str(manifest.get("status")), "begun")
@@ -114,7 +115,7 @@ def backend_options(backend: str, workers: int | None, scheduler: str | None) ->
         raise InputError(f"scheduler: is for backend = 'dask', found {backend!r}")
     if workers is not None and (backend == "serial" or scheduler is not None):
         raise InputError("workers: is for workers that are started here, by processes or dask")
-    return backend, len(os.sched_getaffinity(0)) if workers is None else whole(workers, "workers"), scheduler
+    return backend, cores() if workers is None else whole(workers, "workers"), scheduler
 
 
 class _Going:
@@ -175,7 +176,7 @@ class _Going:
         return Cluster(self.out, workers, scheduler)
 
     def _task(self, name: str) -> SweepTask:
-        return SweepTask(name, asdict(self.runs[name].config), str((self.out / name).resolve()))
+        return SweepTask(name, self.runs[name].config.tables(), str((self.out / name).resolve()))
 
     def _take(self, answer: Answer) -> bool:
         """Whether the run is over; one that was lost is so when it keeps dying."""

@@ -12,9 +12,8 @@ from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 from stable_baselines3.common.callbacks import BaseCallback
 
 from tailrank.learning.rivals.observations._simulator_env import FiniteHorizon
-from tailrank.learning.rivals.observations.playing import Row
-from tailrank.policies.distributional import DistributionalPolicy, lowest
-from tailrank.risk.law import cvar
+from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.risk.law import tail_weights
 
 if TYPE_CHECKING:
     from tailrank.learning.rivals.observations.qr_dqn import QrDqn
@@ -27,7 +26,7 @@ class TailNetwork(QuantileNetwork):
         super().__init__(*arguments, **settings)
         self.tau = tau
         self.support = torch.tensor(support, dtype=torch.float32)
-        self.weights = torch.tensor(lowest(self.n_quantiles, tau), dtype=torch.float32)
+        self.weights = torch.tensor(tail_weights(self.n_quantiles, tau), dtype=torch.float32)
 
     def worth(self, found: torch.Tensor) -> torch.Tensor:
         """The mean of the lowest tau of the laws found [n, N, A], [n, A]; quantiles may cross, so they are sorted."""
@@ -143,16 +142,26 @@ class Deep:
         self.model.by_mean = settings.target == "mean"
 
     @property
+    def k(self) -> int:
+        """How often it was asked to advance."""
+        return self.rows
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played."""
+        return self.played
+
+    @property
     def steps(self) -> int:
         """Steps played."""
         return int(self.model.num_timesteps)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """How often it was asked to advance."""
-        return {"rows": np.array([self.rows])}
+        return {"rows": np.array([self.rows]), "job.k": np.array([self.rows])}
 
-    def advance(self, episodes: int, tau: float) -> Row:
-        """Train for this many more episodes, or a few more, or until all were played."""
+    def advance(self, episodes: int) -> np.ndarray:
+        """Train for this many more episodes, or a few more, or until all were played; their returns [n]."""
         returns, threads = self.counter.returns, torch.get_num_threads()
         wanted = min(self.played + episodes, self.counter.episodes)
         torch.set_num_threads(1)  # networks this small only wait for each other on several
@@ -165,7 +174,7 @@ class Deep:
             torch.set_num_threads(threads)
         last = np.array(returns[self.played :])
         self.rows, self.played = self.rows + 1, len(returns)
-        return {"episodes": self.played, "cvar": cvar(last, tau), "mean": float(last.mean())}
+        return last
 
     def policy(self) -> DistributionalPolicy:
         """The network's choice at each step, in NumPy."""

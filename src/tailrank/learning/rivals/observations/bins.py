@@ -15,15 +15,16 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import setting
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.observations.playing import Callback, PlayedBatch, Row, roll, trained
+from tailrank.learning.protocol import PlayedInfo, SimulatorLearner
+from tailrank.learning.rivals.observations.playing import PlayedBatch, roll
 from tailrank.models.grid import BudgetGrid, exact_grid, rounded_grid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
@@ -36,63 +37,56 @@ MOST_LEVELS = 200
 ROUNDED_LEVELS = 50
 
 
+def _projections(value: object, name: str) -> int | str:
+    return "all" if value is None else checks.whole(value, name)
+
+
 @dataclass(frozen=True)
-class Bins:
-    """The settings. projections, cells: see `Cells`. batch: episodes between two plans; the first is random.
+class Bins(SimulatorLearner):
+    """Tabular counts on cells of the features, in the way of UCB-VI (Azar et al. 2017). See `Cells`."""
 
-    most: the largest return there can be. bonus: b, in units of `most`.
-    """
+    projections: int | str | None = setting(
+        8, kind=int, words=("all",), check=_projections, help="Random directions; all: the features themselves."
+    )
+    cells: int = setting(2, kind=int, least=2, help="Cells along each of them.")
+    batch: int = setting(20, kind=int, help="Episodes between two plans; the first are random.")
+    bonus: float = setting(0.5, kind=float, check=checks.not_negative, help="b, in units of `most`.")
+    most: float = setting(1.0, kind=float, check=checks.positive, help="The largest return there can be.")
 
-    tau: float
-    projections: int | None = 8
-    cells: int = 2
-    batch: int = 20
-    bonus: float = 0.5
-    most: float = 1.0
-
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        if self.projections is not None:
-            checks.whole(self.projections, "projections")
-        checks.whole(self.cells, "cells", 2)
-        checks.whole(self.batch, "batch")
-        checks.not_negative(self.bonus, "bonus")
-        checks.positive(self.most, "most")
-
-    stored: ClassVar[bool] = True
-
-    @property
-    def each(self) -> int:
+    def episodes_each(self, horizon: int) -> int:
         """Episodes an update."""
         return self.batch
 
-    def init(self, simulator: Simulator, seed: int, total: int) -> Counted:
+    def init(self, env: Simulator, streams: Streams) -> BinsState:
         """Nothing seen."""
-        return Counted(Streams(seed), simulator.n_actions, total)
+        return BinsState()
 
-    def step(self, progress: Counted, simulator: Simulator) -> Row:
+    def step(self, state: BinsState, env: Simulator, streams: Streams) -> tuple[BinsState, PlayedInfo]:
         """A batch of episodes with the optimistic plan; the first with random actions, which lay out the cells."""
-        k, streams = len(progress.seen), progress.streams
-        n = min(self.batch, progress.total - progress.played)
-        policy: Policy = Anything(progress.n_actions, streams.planner(0))
-        if progress.cells is not None:
-            policy = self._plan(progress.seen, progress.cells, progress.n_actions, optimistic=True)
-        batch = roll(simulator, policy, streams.train_seeds(k, n))
-        if progress.cells is None:
-            shown = batch.features[:-1][batch.alive]
-            progress.cells = Cells.of(shown, self.projections, self.cells, streams.oracle(0))
-        progress.seen.append(CellCounts.of(batch, progress.cells))
-        progress.played, progress.steps = progress.played + n, progress.steps + int(batch.alive.sum())
-        return batch.row(progress.played, self.tau)
+        n = self.batch if self.total is None else min(self.batch, self.total - state.episodes)
+        policy: Policy = Anything(env.n_actions, streams.planner(0))
+        if state.cells is not None:
+            policy = self._plan(state.seen, state.cells, env.n_actions, optimistic=True)
+        batch = roll(env, policy, streams.train_seeds(state.k, n))
+        cells = state.cells
+        if cells is None:
+            directions = None if self.projections == "all" else int(self.projections or 0)
+            cells = Cells.of(batch.features[:-1][batch.alive], directions, self.cells, streams.oracle(0))
+        seen = (*state.seen, CellCounts.of(batch, cells))
+        new = BinsState(state.k + 1, state.episodes + n, state.steps + int(batch.alive.sum()), cells, seen)
+        return new, PlayedInfo.of(batch.returns, self.tau)
 
-    def policy(self, progress: Counted) -> Policy:
+    def policy(self, state: BinsState, env: Simulator, streams: Streams) -> Policy:
         """The plan with the bonus taken off."""
-        if progress.cells is None:
-            return Anything(progress.n_actions, progress.streams.planner(0))
-        return self._plan(progress.seen, progress.cells, progress.n_actions, optimistic=False)
+        if state.cells is None:
+            return Anything(env.n_actions, streams.planner(0))
+        return self._plan(state.seen, state.cells, env.n_actions, optimistic=False)
 
-    def restored(self, progress: Counted, arrays: dict[str, np.ndarray]) -> Counted:
-        """The progress in a checkpoint."""
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> BinsState:
+        """The state in a checkpoint."""
+        k = checks.whole(arrays["job.k"][0], "job.k", least=0)
+        if k == 0:
+            return BinsState()
         played, steps, count = (int(x) for x in arrays["counters"])
         cells = Cells(
             arrays["cells.directions"], arrays["cells.low"], arrays["cells.width"], count, arrays["cells.mixers"]
@@ -103,18 +97,13 @@ class Bins:
         kinds = [x.dtype.kind for x in (keys, actions, rewards, alive)]
         if kinds != ["u", "i", "f", "b"] or keys.itemsize != 8:
             raise checks.InputError("seen: must be hashes, actions, rewards and whether the episode went on")
-        if not np.isfinite(rewards).all() or not ((actions >= 0) & (actions < progress.n_actions))[alive].all():
-            raise checks.InputError(f"seen: rewards must be finite, actions lie in 0..{progress.n_actions - 1}")
+        if not np.isfinite(rewards).all() or not ((actions >= 0) & (actions < env.n_actions))[alive].all():
+            raise checks.InputError(f"seen: rewards must be finite, actions lie in 0..{env.n_actions - 1}")
         ends = np.cumsum(arrays["sizes"])[:-1]
         parts = zip(*(np.split(arrays[f"seen.{name}"], ends, axis=1) for name in SEEN), strict=True)
-        seen = [CellCounts(*part) for part in parts]
-        return Counted(progress.streams, progress.n_actions, progress.total, cells, seen, played, steps)
+        return BinsState(k, played, steps, cells, tuple(CellCounts(*part) for part in parts))
 
-    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
-        """The policy after `episodes` episodes, a row after every batch."""
-        return trained(self, simulator, episodes, seed, callback)
-
-    def _plan(self, parts: list[CellCounts], cells: Cells, A: int, *, optimistic: bool) -> CellPolicy:
+    def _plan(self, parts: tuple[CellCounts, ...], cells: Cells, A: int, *, optimistic: bool) -> CellPolicy:
         seen = CellCounts.joined(parts)
         H = len(seen.actions)
         known = [np.unique(seen.keys[h][seen.alive[h]]) for h in range(H)]
@@ -167,7 +156,7 @@ class CellCounts:
         return cls(keys, batch.actions, batch.rewards, batch.alive)
 
     @classmethod
-    def joined(cls, parts: list[CellCounts]) -> CellCounts:
+    def joined(cls, parts: tuple[CellCounts, ...]) -> CellCounts:
         """All parts in one."""
         return cls(*(np.concatenate([getattr(p, name) for p in parts], axis=1) for name in SEEN))
 
@@ -175,27 +164,26 @@ class CellCounts:
 SEEN = ("keys", "actions", "rewards", "alive")
 
 
-@dataclass
-class Counted:
-    """Where the counting stands; total: the episodes that will be played."""
+@dataclass(frozen=True)
+class BinsState:
+    """Where the counting stands; seen: what is kept of each batch."""
 
-    streams: Streams
-    n_actions: int
-    total: int
-    cells: Cells | None = None
-    seen: list[CellCounts] = field(default_factory=list)
-    played: int = 0
+    k: int = 0
+    episodes: int = 0
     steps: int = 0
+    cells: Cells | None = None
+    seen: tuple[CellCounts, ...] = ()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
+        arrays = {"job.k": np.array([self.k])}
         if self.cells is None:
-            return {}
+            return arrays
         joined = CellCounts.joined(self.seen)
-        arrays = {f"seen.{name}": getattr(joined, name) for name in SEEN}
+        arrays |= {f"seen.{name}": getattr(joined, name) for name in SEEN}
         arrays |= {f"cells.{name}": getattr(self.cells, name) for name in ("directions", "low", "width", "mixers")}
         arrays["sizes"] = np.array([part.keys.shape[1] for part in self.seen])
-        return arrays | {"counters": np.array([self.played, self.steps, self.cells.count])}
+        return arrays | {"counters": np.array([self.episodes, self.steps, self.cells.count])}
 
 
 def _count(

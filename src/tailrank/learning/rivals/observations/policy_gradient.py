@@ -22,92 +22,88 @@ Options and departures:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import setting
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.protocol import PlayedInfo, SimulatorLearner
 from tailrank.learning.rivals.ascent import Adam, Tracker, soft_level, tail_weights
-from tailrank.learning.rivals.observations.playing import Callback, PlayedBatch, Row, roll, trained
+from tailrank.learning.rivals.observations.playing import PlayedBatch, roll
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import Policy
 
 Track = Literal["batch", "lagrangian"]
 
 
+def layer_sizes(value: object, name: str) -> tuple[int, ...]:
+    """Sizes of layers: whole numbers, or one."""
+    sizes = value if isinstance(value, list | tuple) else (value,)
+    return tuple(checks.whole(size, name) for size in sizes)
+
+
 @dataclass(frozen=True)
-class PolicyGradient:
-    """The settings. hidden: sizes of the trunk's layers (none: softmax-linear). batch: episodes an update.
+class PolicyGradient(SimulatorLearner):
+    """CVaR policy gradient (GCVaR: Tamar, Glassner and Mannor 2015)."""
 
-    rate: Adam's. track_rate: first step of the tracked quantile, in ranges of the returns seen.
-    """
+    hidden: tuple[int, ...] = setting((), kind=tuple, check=layer_sizes, help="Sizes of layers (none: softmax-linear).")
+    batch: int = setting(200, kind=int, least=2, help="Episodes an update.")
+    rate: float = setting(0.02, kind=float, check=checks.positive, help="Adam's rate.")
+    soft: bool = setting(False, kind=bool, help="Let tau fall from 1.")
+    soft_fraction: float = setting(
+        0.8, kind=float, check=checks.tail_level, help="Share of training over which tau falls."
+    )
+    track: Track = setting("batch", words=("batch", "lagrangian"), help="The quantile: of each batch, or tracked.")
+    track_rate: float = setting(
+        1.0,
+        kind=float,
+        check=checks.positive,
+        help="First step of the tracked quantile, in ranges of returns.",
+    )
+    variance_reduction: bool = setting(True, kind=bool, help="Take a baseline off the weights.")
+    entropy: float = setting(0.0, kind=float, help="Weight of an entropy bonus.")
 
-    tau: float
-    hidden: tuple[int, ...] = ()
-    batch: int = 200
-    rate: float = 0.02
-    soft: bool = False
-    soft_fraction: float = 0.8
-    track: Track = "batch"
-    track_rate: float = 1.0
-    variance_reduction: bool = True
-    entropy: float = 0.0
-
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.whole(self.batch, "batch", 2)
-        checks.one_of(self.track, "track", ("batch", "lagrangian"))
-        checks.tail_level(self.soft_fraction, "soft_fraction")
-        for name in ("rate", "track_rate"):
-            checks.positive(getattr(self, name), name)
-        for size in self.hidden:
-            checks.whole(size, "hidden")
-
-    stored: ClassVar[bool] = True
-
-    @property
-    def each(self) -> int:
+    def episodes_each(self, horizon: int) -> int:
         """Episodes an update."""
         return self.batch
 
-    def init(self, simulator: Simulator, seed: int, total: int) -> Climb:
+    def init(self, env: Simulator, streams: Streams) -> Climb:
         """Uniform actions."""
-        streams = Streams(seed)
-        network = Network.fresh(
-            simulator.n_features, simulator.horizon, simulator.n_actions, self.hidden, streams.oracle(0)
-        )
-        return Climb(network, Adam(self.rate), Tracker(self.track_rate), streams, total)
+        if self.soft and self.total is None:
+            raise checks.InputError("soft: needs to know how many episodes will be played (total)")
+        network = Network.fresh(env.n_features, env.horizon, env.n_actions, self.hidden, streams.oracle(0))
+        return Climb(network, Adam(self.rate), Tracker(self.track_rate))
 
-    def step(self, progress: Climb, simulator: Simulator) -> Row:
+    def step(self, state: Climb, env: Simulator, streams: Streams) -> tuple[Climb, PlayedInfo]:
         """A batch of episodes and a step along its gradient."""
-        network, adam, streams = progress.network, progress.adam, progress.streams
-        n, k = min(self.batch, progress.total - progress.played), adam.steps
-        batch = roll(simulator, SoftmaxPolicy(network, streams.planner(k)), streams.train_seeds(k, n))
-        tau = self.level(progress.played / progress.total)
-        quantile = progress.tracked.move(batch.returns, tau) if self.track == "lagrangian" else None
+        network, adam, tracked = state.network.copy(), state.adam.copy(), replace(state.tracked)
+        n = self.batch if self.total is None else min(self.batch, self.total - state.episodes)
+        batch = roll(env, SoftmaxPolicy(network, streams.planner(state.k)), streams.train_seeds(state.k, n))
+        tau = self.level(state.episodes / self.total) if self.total else self.tau
+        quantile = tracked.move(batch.returns, tau) if self.track == "lagrangian" else None
         weights = tail_weights(batch.returns, tau, quantile, self.variance_reduction)
         adam.climb(network.weights, gradient(network, batch, weights / n, self.entropy))
-        progress.played, progress.steps = progress.played + n, progress.steps + int(batch.alive.sum())
-        return batch.row(progress.played, self.tau)
+        steps = state.steps + int(batch.alive.sum())
+        new = Climb(network, adam, tracked, state.k + 1, state.episodes + n, steps)
+        return new, PlayedInfo.of(batch.returns, self.tau)
 
-    def policy(self, progress: Climb) -> Policy:
+    def policy(self, state: Climb, env: Simulator, streams: Streams) -> Policy:
         """The likeliest actions."""
-        return SoftmaxPolicy(progress.network.copy())
+        return SoftmaxPolicy(state.network)
 
-    def restored(self, progress: Climb, arrays: dict[str, np.ndarray]) -> Climb:
-        """The progress in a checkpoint."""
-        for i, w in enumerate(progress.network.weights):
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> Climb:
+        """The state in a checkpoint."""
+        fresh, k = self.init(env, streams), checks.whole(arrays["job.k"][0], "job.k", least=0)
+        if k == 0:
+            return fresh
+        for i, w in enumerate(fresh.network.weights):
             w[...] = arrays[f"network.{i}"]
-        adam, tracked = progress.adam.from_arrays(arrays), progress.tracked.from_arrays(arrays)
         played, steps = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
-        return Climb(progress.network, adam, tracked, progress.streams, progress.total, played, steps)
-
-    def train(self, simulator: Simulator, episodes: int, seed: int, callback: Callback | None = None) -> Policy:
-        """The policy after `episodes` episodes, a row after every update."""
-        return trained(self, simulator, episodes, seed, callback)
+        return Climb(fresh.network, fresh.adam.from_arrays(arrays), fresh.tracked.from_arrays(arrays), k, played, steps)
 
     def level(self, done: float) -> float:
         """The tau in use when the fraction `done` of the episodes has been played."""
@@ -116,22 +112,21 @@ class PolicyGradient:
         return soft_level(self.tau, done / self.soft_fraction)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Climb:
-    """Where the ascent stands; total: the episodes that will be played."""
+    """Where the ascent stands."""
 
     network: Network
     adam: Adam
     tracked: Tracker
-    streams: Streams
-    total: int
-    played: int = 0
+    k: int = 0
+    episodes: int = 0
     steps: int = 0
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         arrays = {f"network.{i}": w for i, w in enumerate(self.network.weights)}
-        arrays["counters"] = np.array([self.played, self.steps])
+        arrays |= {"job.k": np.array([self.k]), "counters": np.array([self.episodes, self.steps])}
         return arrays | self.adam.to_arrays() | self.tracked.to_arrays()
 
 

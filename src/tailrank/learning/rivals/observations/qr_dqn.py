@@ -20,62 +20,52 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tailrank import checks
+from tailrank._system.settings import changed, fixed, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
-from tailrank.learning.rivals.observations.playing import Callback, Row, trained
+from tailrank.episodes.streams import Streams
+from tailrank.learning.protocol import PlayedInfo, SimulatorLearner
+from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.policies.distributional import DistributionalPolicy
-from tailrank.policies.tables import Policy
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from tailrank.learning.rivals.observations._qr_torch import Deep
 
 
 @dataclass(frozen=True)
-class QrDqn:
-    """The settings.
+class QrDqn(SimulatorLearner):
+    """QR-DQN (Dabney et al. 2018) that acts for the tail, through sb3-contrib.
 
-    act: "cvar" or "mean" of the law. head: "quantiles", or "categories" between `low` and `high`, the range of the
-    return (default: the simulator's own). quantiles: N. hidden: layers of the network. explore: epsilon falls to
-    `epsilon` over this fraction of training. train_every: steps between two gradient steps. copy_every: steps between
-    two copies to the target network. report: a row is of at least so many episodes.
+    low, high: the range of the return, for categories (default: the simulator's own).
     """
 
-    tau: float
-    act: Literal["cvar", "mean"] = "cvar"
-    target: Literal["same", "mean"] = "same"
-    head: Literal["quantiles", "categories"] = "quantiles"
-    quantiles: int = 50
-    low: float | None = None
-    high: float | None = None
-    hidden: tuple[int, ...] = (64, 64)
-    rate: float = 1e-3
-    explore: float = 0.5
-    epsilon: float = 0.05
-    batch: int = 64
-    train_every: int = 4
-    copy_every: int = 500
-    buffer: int = 200_000
-    report: int = 200
+    stored: ClassVar[bool] = False
+    act: Literal["cvar", "mean"] = setting("cvar", words=("cvar", "mean"), help="What actions maximise.")
+    target: Literal["same", "mean"] = setting("same", words=("same", "mean"), help="The action in the target.")
+    head: Literal["quantiles", "categories"] = setting(
+        "quantiles", words=("quantiles", "categories"), kw_only=True, help="What the network predicts."
+    )
+    quantiles: int = setting(50, kind=int, kw_only=True, help="N, the numbers that it predicts.")
+    low: float | None = setting(None, kind=float, kw_only=True, help="Least return, for categories.")
+    high: float | None = setting(None, kind=float, kw_only=True, help="Largest return, for categories.")
+    hidden: tuple[int, ...] = setting((64, 64), kind=tuple, check=layer_sizes, kw_only=True, help="Sizes of layers.")
+    rate: float = setting(1e-3, kind=float, kw_only=True, help="Rate of the optimiser.")
+    explore: float = setting(0.5, kind=float, kw_only=True, help="Share of training over which epsilon falls.")
+    epsilon: float = setting(0.05, kind=float, kw_only=True, help="Share of random actions after that.")
+    batch: int = setting(64, kind=int, kw_only=True, help="Transitions of a gradient step.")
+    train_every: int = setting(4, kind=int, kw_only=True, help="Steps between two gradient steps.")
+    copy_every: int = setting(500, kind=int, kw_only=True, help="Steps between two copies to the target network.")
+    buffer: int = setting(200_000, kind=int, kw_only=True, help="Transitions that are kept.")
+    report: int = setting(200, kind=int, kw_only=True, help="Episodes of a row, at least.")
 
     def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.one_of(self.act, "act", ("cvar", "mean"))
-        checks.one_of(self.target, "target", ("same", "mean"))
-        checks.one_of(self.head, "head", ("quantiles", "categories"))
-        for name in ("quantiles", "batch", "train_every", "copy_every", "buffer", "report"):
-            checks.whole(getattr(self, name), name)
+        super().__post_init__()
         if (self.low is None) != (self.high is None):
             raise InputError(f"low = {self.low}, high = {self.high}: give both or none")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InputError(f"low = {self.low}: must lie below high = {self.high}")
 
-    stored: ClassVar[bool] = False
-
-    @property
-    def each(self) -> int:
+    def episodes_each(self, horizon: int) -> int:
         """Episodes a row, at least."""
         return self.report
 
@@ -93,52 +83,38 @@ class QrDqn:
             raise InputError("low, high: the range of the return must be given for c51; the environment states none")
         return np.linspace(known[0], known[1], self.quantiles)
 
-    def init(
-        self, simulator: Simulator | gymnasium.Env[Any, Any], seed: int, total: int, horizon: int | None = None
-    ) -> Deep:
+    def init(self, env: Simulator, streams: Streams) -> Deep:
         """A network that was not trained yet."""
+        name = "qr-dqn" if self.head == "quantiles" else "c51"
         if find_spec("stable_baselines3") is None or find_spec("sb3_contrib") is None:
-            name = "qr-dqn" if self.head == "quantiles" else "c51"
             raise InputError(f"{name}: needs stable-baselines3 and sb3-contrib; install tailrank[deep]")
-        import gymnasium
-
+        if self.total is None:
+            raise InputError(f"{name}: needs to know how many episodes will be played (total)")
         from tailrank.learning.rivals.observations._qr_torch import Deep
         from tailrank.learning.rivals.observations._simulator_env import FiniteHorizon, SimulatorEnv
 
-        support = self.support(simulator)
-        if isinstance(simulator, gymnasium.Env):
-            steps = horizon if horizon is not None else getattr(simulator.spec, "max_episode_steps", None)
-            if steps is None:
-                raise InputError("horizon: the environment states no step limit; give one")
-            return Deep(self, FiniteHorizon(simulator, checks.whole(steps, "horizon")), total, seed, support)
-        if horizon is not None and horizon != simulator.horizon:
-            raise InputError(f"horizon = {horizon}: the simulator has {simulator.horizon}; leave it out")
-        return Deep(self, FiniteHorizon(SimulatorEnv(simulator), simulator.horizon), total, seed, support)
+        support = self.support(env)
+        return Deep(self, FiniteHorizon(SimulatorEnv(env), env.horizon), self.total, streams.seed, support)
 
-    def step(self, progress: Deep, simulator: Simulator) -> Row:
-        """At least `report` episodes."""
-        return progress.advance(self.report, self.tau)
+    def step(self, state: Deep, env: Simulator, streams: Streams) -> tuple[Deep, PlayedInfo]:
+        """At least `report` episodes; the state is changed in place, as its networks are."""
+        return state, PlayedInfo.of(state.advance(self.report), self.tau)
 
-    def policy(self, progress: Deep) -> DistributionalPolicy:
+    def policy(self, state: Deep, env: Simulator, streams: Streams) -> DistributionalPolicy:
         """The network's choice, without exploration."""
-        return progress.policy()
+        return state.policy()
 
-    def restored(self, progress: Deep, arrays: dict[str, np.ndarray]) -> Deep:
-        """The same progress, by playing everything again."""
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> Deep:
+        """The same state, by playing everything again."""
+        state = self.init(env, streams)
         for _ in range(int(arrays["rows"][0])):
-            progress.advance(self.report, self.tau)
-        return progress
+            state.advance(self.report)
+        return state
 
-    def train(
-        self,
-        simulator: Simulator | gymnasium.Env[Any, Any],
-        episodes: int,
-        seed: int,
-        callback: Callback | None = None,
-        horizon: int | None = None,
-    ) -> Policy:
-        """The policy after `episodes` episodes, a row every `report` of them or a few more.
 
-        simulator: a `Simulator`, or a Gymnasium environment with flat observations (horizon: default its step limit).
-        """
-        return trained(self, simulator, episodes, seed, callback, horizon=horizon)
+@dataclass(frozen=True)
+class C51(QrDqn):
+    """C51 (Bellemare et al. 2017) that acts for the tail: QR-DQN with probabilities of N numbers."""
+
+    head: Literal["quantiles", "categories"] = fixed("categories")
+    quantiles: int = changed(QrDqn, "quantiles", 51)

@@ -16,36 +16,32 @@ which the bonus vanishes only after of the order of S^2 visits of every pair: th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tailrank.learning.ela.bonus import per_visit
-from tailrank.learning.ela.ela import ELA
-from tailrank.learning.oracles.choices import SingleStates
-from tailrank.learning.schedule import Schedule
+from tailrank.learning.ela.bonus import BonusRule, per_visit
+from tailrank.learning.ela.parts import Planner
+from tailrank.learning.rivals.states.cvar_ucbvi import Tabular
 from tailrank.models.lowrank import EmpiricalStep
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.latent.optimistic import ModelRows, plan_clipped, plan_rows
 from tailrank.planning.latent.planner import LatentPlan
 
 
-def bastani(tau: float, *, scale: float = 1.0, batch: int = 1, growth: float = 0.0) -> ELA:
-    """The learner; `scale` is c."""
+def plan_optimistic(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    """The plan of the shifted laws; without bonus that of the empirical ones."""
+    if not any(width.any() for width in bonus):
+        return plan_clipped(problem, bonus, rng)
+    return plan_shifted(problem, [np.sqrt(width / 2.0) for width in bonus])
 
-    def plan(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-        if not any(width.any() for width in bonus):
-            return plan_clipped(problem, bonus, rng)
-        return plan_shifted(problem, [np.sqrt(width / 2.0) for width in bonus])
 
-    return ELA(
-        tau,
-        SingleStates(),
-        Schedule(alpha_scale=scale),
-        plan,
-        collect="plan",
-        bonus=per_visit,
-        batch=batch,
-        growth=growth,
-    )
+@dataclass(frozen=True)
+class Bastani(Tabular):
+    """The optimistic learner of Bastani et al. (2022); `alpha_scale` is c."""
+
+    planner: Planner = plan_optimistic
+    bonus: BonusRule = per_visit
 
 
 def plan_shifted(problem: PlanningProblem, eps: list[np.ndarray]) -> LatentPlan:

@@ -29,9 +29,12 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.jit import compiled
+from tailrank._system.settings import setting
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
-from tailrank.learning.protocol import Info, promised
+from tailrank.learning.playing import PlayedPlan
+from tailrank.learning.protocol import CountableLearner, Info, promised, single_states
 from tailrank.planning.criteria.chow import default_levels
 from tailrank.planning.exact.induction import action_type
 from tailrank.planning.latent.planner import LatentPlan
@@ -66,29 +69,35 @@ class CVaRQState:
 
 
 @dataclass(frozen=True)
-class CvarQ:
-    """The learner; epsilon: share of random actions; batch: episodes between two plans."""
+class Exploring(PlayedPlan):
+    """A plan that plays a uniform action with probability epsilon."""
 
-    tau: float
-    epsilon: float = 0.1
-    optimistic: bool = True
-    batch: int = 1
-    aim: float | None = None
-    decoder: bool = False
+    epsilon: float
+    n_actions: int
+    rng: np.random.Generator
 
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.whole(self.batch, "batch")
-        checks.inside(self.epsilon, "epsilon", "[0, 1]")
-        if not isinstance(self.optimistic, bool):
-            raise checks.InputError(f"optimistic = {self.optimistic!r}: must be true or false")
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] at step h."""
+        chosen, free = super().act(h, states, memory), self.rng.random(states.size) < self.epsilon
+        return np.where(free, self.rng.integers(0, self.n_actions, size=states.size), chosen)
+
+
+@dataclass(frozen=True)
+class CvarQ(CountableLearner):
+    """CVaR Q-learning (Stanko and Macek 2019)."""
+
+    epsilon: float = setting(
+        0.1, kind=float, check=lambda x, name: checks.inside(x, name, "[0, 1]"), help="Share of random actions."
+    )
+    optimistic: bool = setting(True, kind=bool, help="Whether tables begin at the most there is, or at 0.")
+    batch: int = setting(1, kind=int, help="Episodes between two plans.")
 
     @property
     def levels(self) -> np.ndarray:
         """y_1 .. y_K."""
         return default_levels(self.tau)[1:]
 
-    def init(self, env: CountableEnv) -> CVaRQState:
+    def init(self, env: CountableEnv, streams: Streams) -> CVaRQState:
         """Tables at the most there is, or at zero."""
         shape = (env.horizon, env.n_states, env.n_actions, self.levels.size)
         if int(np.prod(shape)) > LARGEST:
@@ -99,30 +108,23 @@ class CvarQ:
         C, kind = env.rewards.n_budgets, action_type(env.n_actions)
         actions = tuple(np.zeros((env.n_states, C), dtype=kind) for _ in range(env.horizon))
         plan = LatentPlan(actions, C - 1, float(table[0, 0, 0, 0]), np.zeros(C))
-        group = (np.arange(env.n_states),) * env.horizon
-        return CVaRQState(0, 0, 0, group, table, table.copy(), np.zeros(shape[:3], dtype=np.int64), plan)
+        return CVaRQState(0, 0, 0, single_states(env), table, table.copy(), np.zeros(shape[:3], dtype=np.int64), plan)
 
     def step(self, state: CVaRQState, env: CountableEnv, streams: Streams) -> tuple[CVaRQState, Info]:
         """`batch` episodes, each learned from, and the plan."""
         rng, n, H = streams.environment(state.k + 1, 0), self.batch, env.horizon
         states, actions, units = (np.zeros((H + 1, n), dtype=np.int64) for _ in range(3))
-        states[0], left = env.reset(n, rng), np.full(n, state.plan.budget)
         everything = np.full(n, env.rewards.n_budgets - 1)
-        for h in range(H):
-            chosen, free = state.plan.act(h, states[h], left), rng.random(n) < self.epsilon
-            actions[h] = np.where(free, rng.integers(0, env.n_actions, size=n), chosen)
-            reward, states[h + 1] = env.step(h, states[h], actions[h], rng)
-            units[h] = everything - env.rewards.charge(h, reward, everything)
-            left = env.rewards.charge(h, reward, left)
+        policy = Exploring(state.plan, env.rewards, state.group, self.epsilon, env.n_actions, rng)
+        for move in walk(policy, env, n, rng):
+            h = move.h
+            states[h], states[h + 1], actions[h] = move.states, move.after, move.actions
+            units[h] = everything - env.rewards.charge(h, move.rewards, everything)
         var, cvar, visits = state.var.copy(), state.cvar.copy(), state.visits.copy()
         learn(var, cvar, visits, states, actions, units, self.levels, float(env.rewards.top))
         plan = self._plan(var, cvar, states, state.plan, env.start)
         new = CVaRQState(state.k + 1, state.episodes + n, state.steps + n * H, state.group, var, cvar, visits, plan)
         return new, Info(objective=promised(plan, env))
-
-    def greedy(self, state: CVaRQState, env: CountableEnv, streams: Streams) -> LatentPlan:
-        """The VaR-based policy."""
-        return state.plan
 
     def _plan(self, var: np.ndarray, cvar: np.ndarray, met: np.ndarray, plan: LatentPlan, start: int) -> LatentPlan:
         """The plan with new actions in the states met, [H + 1, n]."""

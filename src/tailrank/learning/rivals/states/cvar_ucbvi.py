@@ -18,22 +18,38 @@ allow after the step (the paper scales returns to [0, 1]), which makes the bonus
 
 from __future__ import annotations
 
-from tailrank.learning.ela.bonus import hoeffding, per_visit
+from dataclasses import dataclass
+
+from tailrank._system.settings import fixed, part
+from tailrank.learning.ela.bonus import BonusRule, hoeffding, per_visit
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.ela.parts import Oracles, Planner
+from tailrank.learning.ela.settings import Collect
 from tailrank.learning.oracles.choices import SingleStates
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.latent.optimistic import plan_bernstein, plan_clipped
 
 
-def cvar_ucbvi(tau: float, *, scale: float = 1.0, bernstein: bool = False, batch: int = 1, growth: float = 0.0) -> ELA:
-    """The learner; `scale` is c."""
-    return ELA(
-        tau,
-        SingleStates(),
-        Schedule(alpha_scale=scale),
-        plan_bernstein if bernstein else plan_clipped,
-        collect="plan",
-        bonus=per_visit if bernstein else hoeffding,
-        batch=batch,
-        growth=growth,
-    )
+@dataclass(frozen=True)
+class Tabular(ELA):
+    """ELA's loop on counts of single states: one episode of the last plan a collection, a bonus by visits."""
+
+    oracle: Oracles = SingleStates()  # noqa: RUF009 (frozen)
+    schedule: Schedule = part(Schedule(), only=("alpha_scale",))
+    planner: Planner = plan_clipped
+    bonus: BonusRule = hoeffding
+    collect: Collect = fixed("plan")
+    share: bool = fixed(False)
+
+
+@dataclass(frozen=True)
+class CvarUCBVI(Tabular):
+    """CVaR-UCBVI (Wang et al. 2023), Hoeffding bonus."""
+
+
+@dataclass(frozen=True)
+class CvarUCBVIBernstein(Tabular):
+    """CVaR-UCBVI (Wang et al. 2023), Bernstein bonus."""
+
+    planner: Planner = plan_bernstein
+    bonus: BonusRule = per_visit

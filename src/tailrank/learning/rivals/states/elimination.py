@@ -9,7 +9,7 @@ Every iteration
 - returns it if the sum is surely at most tau epsilon: then its CVaR is within epsilon of the best, as the member was
   optimistic;
 - else plays n episodes that follow the plan to the step with the largest error and take a uniform action there, and
-  eliminates the members that these transitions refute (`Refute`). What counts as refuted is up to the algorithm.
+  eliminates the members that these transitions refute. What counts as refuted is up to the algorithm.
 
 Confidence: all estimates are compared with empirical Bernstein bounds (Maurer and Pontil 2009) that hold for all
 iterations together with probability 1 - delta, so that the truth stays, whatever n is. Departures from both papers:
@@ -21,16 +21,20 @@ error, as rewards are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
-from tailrank.learning.protocol import Info, promised
+from tailrank.learning.playing import PlayedPlan
+from tailrank.learning.protocol import CountableLearner, Info, promised
 from tailrank.learning.rivals.states.model_class import Members, members_of
 from tailrank.planning.latent.planner import LatentPlan
 
@@ -63,10 +67,6 @@ class TestedCells:
         return float(self.count.sum())
 
 
-Refute = Callable[[Members, TestedCells, float], np.ndarray]
-"""Which tails of step h the transitions refute, [tails] of bool, at the confidence 1 - delta (the last argument)."""
-
-
 @dataclass(frozen=True)
 class EliminationState:
     """alive [N]: the members that are left. size: episodes of the next estimate. done: the plan is the answer."""
@@ -75,6 +75,7 @@ class EliminationState:
     episodes: int
     steps: int
     group: tuple[np.ndarray, ...]
+    members: Members
     alive: np.ndarray
     size: int
     done: bool = False
@@ -90,36 +91,41 @@ class EliminationState:
         """The state in a checkpoint, given a fresh state of the same learner and environment."""
         k, episodes, steps, size, done = (int(x) for x in arrays["counters"])
         plan = LatentPlan.from_arrays(arrays, "plan") if k else None
-        return EliminationState(k, episodes, steps, self.group, arrays["alive"].astype(bool), size, bool(done), plan)
+        alive = arrays["alive"].astype(bool)
+        return EliminationState(k, episodes, steps, self.group, self.members, alive, size, bool(done), plan)
 
 
 @dataclass(frozen=True)
-class Elimination:
-    """A learner for finite classes. epsilon: in units of reward. episodes: n of the first estimates."""
+class Elimination(CountableLearner):
+    """The base of learners for finite classes."""
 
-    name: str
-    tau: float
-    refute: Refute
-    epsilon: float = 0.1
-    episodes: int = 200
-    delta: float = 0.1
-    aim: float | None = None
-    decoder: bool = True
+    name: ClassVar[str] = ""
+    epsilon: float = setting(0.1, kind=float, check=checks.positive, help="How far from the best CVaR, in rewards.")
+    episodes: int = setting(200, kind=int, least=2, help="n of the first estimates.")
+    delta: float = setting(
+        0.1, kind=float, check=lambda x, name: checks.inside(x, name, "(0, 1)"), help="Probability of failure."
+    )
 
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.positive(self.epsilon, "epsilon")
-        checks.whole(self.episodes, "episodes", 2)
-        checks.inside(self.delta, "delta", "(0, 1)")
+    def refuted(self, members: Members, cells: TestedCells, delta: float) -> np.ndarray:
+        """Which tails of step h the transitions refute, [tails] of bool, at the confidence 1 - delta."""
+        raise NotImplementedError
 
-    def init(self, env: CountableEnv) -> EliminationState:
+    def sees_groups(self, env: CountableEnv) -> bool:
+        """Members are models of groups."""
+        return True
+
+    def episodes_each(self, horizon: int) -> int:
+        """Of an estimate and a test."""
+        return 2 * self.episodes
+
+    def init(self, env: CountableEnv, streams: Streams) -> EliminationState:
         """All members; raises where the class is too large."""
-        number = members_of(env, self.name).number
-        return EliminationState(0, 0, 0, env.group, np.ones(number, dtype=bool), self.episodes)
+        members = members_of(env, self.name)
+        return EliminationState(0, 0, 0, env.group, members, np.ones(members.number, dtype=bool), self.episodes)
 
     def step(self, state: EliminationState, env: CountableEnv, streams: Streams) -> tuple[EliminationState, Info]:
         """One iteration; nothing is played once the answer is found."""
-        members, k, unit = members_of(env, self.name), state.k + 1, float(env.rewards.grid.unit)
+        members, k, unit = state.members, state.k + 1, float(env.rewards.grid.unit)
         if state.done and state.plan is not None:
             return replace(state, k=k), Info(objective=promised(state.plan, env))
         best, _ = members.best(state.alive, self.tau)
@@ -134,7 +140,7 @@ class Elimination:
         if gap.mean() + reach <= self.tau * self.epsilon / unit:
             return replace(played, done=True), info
         h = int(errors.mean(axis=0).argmax())
-        refuted = self.refute(members, cells_of(env, plan, n, h, rng), delta)
+        refuted = self.refuted(members, cells_of(env, plan, n, h, rng), delta)
         alive = state.alive & ~refuted[np.arange(members.number) % members.tails(h)]
         if not alive.any():
             raise InputError(f"{self.name}: every member of the class is refuted, {env.name} is not in it")
@@ -148,24 +154,35 @@ class Elimination:
 
     def greedy(self, state: EliminationState, env: CountableEnv, streams: Streams) -> LatentPlan:
         """The plan of the most optimistic member that is left: there is no bonus."""
-        members = members_of(env, self.name)
-        return members.plan(members.best(state.alive, self.tau)[0], self.tau)
+        return state.members.plan(state.members.best(state.alive, self.tau)[0], self.tau)
+
+
+@dataclass(frozen=True)
+class UniformAt(PlayedPlan):
+    """A plan that plays a uniform action at one step, if at any."""
+
+    step: int | None
+    n_actions: int
+    rng: np.random.Generator
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] at step h."""
+        if h == self.step:
+            return self.rng.integers(self.n_actions, size=states.size)
+        return super().act(h, states, memory)
 
 
 def play(
     env: CountableEnv, plan: LatentPlan, n: int, steps: int, rng: np.random.Generator, uniform_at: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Groups and budgets [n, steps + 1] and actions [n, steps] of a plan that is uniform at one step, if at any."""
-    states = env.reset(n, rng)
     groups, budgets = np.empty((n, steps + 1), dtype=np.int64), np.full((n, steps + 1), plan.budget, dtype=np.int64)
     actions = np.empty((n, steps), dtype=np.int64)
-    groups[:, 0] = env.group[0][states]
-    for h in range(steps):
-        actions[:, h] = plan.act(h, groups[:, h], budgets[:, h])
-        if h == uniform_at:
-            actions[:, h] = rng.integers(env.n_actions, size=n)
-        reward, states = env.step(h, states, actions[:, h], rng)
-        groups[:, h + 1], budgets[:, h + 1] = env.group[h + 1][states], env.rewards.charge(h, reward, budgets[:, h])
+    groups[:, 0] = env.group[0][env.start]
+    policy = UniformAt(plan, env.rewards, env.group, uniform_at, env.n_actions, rng)
+    for move in walk(policy, env, n, rng, steps=steps):
+        actions[:, move.h] = move.actions
+        groups[:, move.h + 1], budgets[:, move.h + 1] = env.group[move.h + 1][move.after], move.then
     return groups, budgets, actions
 
 

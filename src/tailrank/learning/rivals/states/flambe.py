@@ -26,36 +26,41 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import Checked, part, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
-from tailrank.learning.ela.bonus import none
+from tailrank.learning.ela.bonus import BonusRule, none
 from tailrank.learning.ela.ela import ELA
-from tailrank.learning.ela.parts import Act, Collect, ELAState, Oracles, RollIn
+from tailrank.learning.ela.parts import Act, ELAState, RollIn
+from tailrank.learning.ela.settings import Collect
 from tailrank.learning.protocol import promised
+from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.lowrank import Model, StepModel
 from tailrank.planning.latent.planner import LatentPlan
 
-COLLECTS = ("printed", "rollins", "episode")
 
-
-def flambe(tau: float, oracle: Oracles, *, beta: float = 0.1, collect: Collect = "rollins", **settings: Any) -> ELA:
-    """The learner: ELA without bonus whose episodes roll in by covering policies. settings: share, batch, growth."""
-    checks.inside(beta, "beta", "(0, 1]")
-    checks.one_of(collect, "collect", COLLECTS)
-    return ELA(tau, oracle, bonus=none, collect=collect, roll_in=covering(beta), **settings)
-
-
-def covering(beta: float) -> RollIn:
+@dataclass(frozen=True)
+class Covering(Checked):
     """Roll in by the policies that cover phi of the step before the uniform actions."""
 
-    def roll_in(state: ELAState, env: CountableEnv, uniform_from: np.ndarray, rng: np.random.Generator) -> Act | None:
+    beta: float = setting(
+        0.1,
+        kind=float,
+        check=lambda x, name: checks.inside(x, name, "(0, 1]"),
+        help="Expectation at which a feature counts as covered.",
+    )
+
+    def __call__(
+        self, state: ELAState, env: CountableEnv, uniform_from: np.ndarray, rng: np.random.Generator
+    ) -> Act | None:
+        """What episodes play that are uniform from these steps [n] on."""
         if state.model is None:
             return None
         start = int(state.group[0][env.start])
         policies: list[list[np.ndarray]] = []
         first, number = np.zeros(uniform_from.size, dtype=np.int64), np.ones(uniform_from.size, dtype=np.int64)
         for u in np.unique(uniform_from[uniform_from > 0]):
-            found, chosen = cover(state.model, int(u) - 1, start, beta).policies, uniform_from == u
+            found, chosen = cover(state.model, int(u) - 1, start, self.beta).policies, uniform_from == u
             first[chosen], number[chosen] = len(policies), len(found)
             policies += found
         drawn = first + rng.integers(number)
@@ -66,7 +71,17 @@ def covering(beta: float) -> RollIn:
 
         return act
 
-    return roll_in
+
+@dataclass(frozen=True)
+class Flambe(ELA):
+    """FLAMBE (Agarwal et al. 2020): explores without rewards."""
+
+    schedule: Schedule = PRACTICAL
+    bonus: BonusRule = none
+    roll_in: RollIn = part(Covering())
+    collect: Collect = setting(
+        "rollins", words=("printed", "rollins", "episode"), kw_only=True, help="Which episodes are played."
+    )
 
 
 @dataclass(frozen=True)

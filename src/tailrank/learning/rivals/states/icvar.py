@@ -24,44 +24,21 @@ a), replanned as rarely as in LSVI-UCB. The grid costs at most one of its spacin
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.checks import whole
-from tailrank.learning.ela.bonus import hoeffding
+from tailrank._system.settings import Checked, changed, part, setting
+from tailrank.envs.protocols import CountableEnv
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Planner
-from tailrank.learning.oracles.choices import SingleStates
+from tailrank.learning.rivals.states.cvar_ucbvi import Tabular
 from tailrank.learning.rivals.states.lsvi_ucb import KnownFeatures
-from tailrank.learning.schedule import Schedule
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.criteria.nested import pair_cvars
 from tailrank.planning.latent.markov import plan_markov
 from tailrank.planning.latent.optimistic import after_reward, expectation
 from tailrank.planning.latent.planner import LatentPlan
-
-
-def icvar_rm(tau: float, *, scale: float = 1.0, share: bool = False, batch: int = 1, growth: float = 0.0) -> ELA:
-    """ICVaR-RM; `scale` is c."""
-    return ELA(
-        tau,
-        SingleStates(),
-        Schedule(alpha_scale=scale),
-        plan_nested,
-        collect="plan",
-        share=share,
-        batch=batch,
-        bonus=hoeffding,
-        growth=growth,
-    )
-
-
-def icvar_linear(
-    tau: float, *, scale: float = 0.01, lam: float = 1.0, switch: float = 2.0, points: int = 200, batch: int = 1
-) -> KnownFeatures:
-    """The linear form; the grid of x has at least so many points."""
-    count = whole(points, "points")
-    return KnownFeatures(tau, nested_planner(count), scale, lam, switch, batch, functions=count)
 
 
 def plan_nested(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
@@ -104,12 +81,16 @@ def outcomes(
     return ptr, prob[row] * laws[law[reward], units[reward]], units[reward] + after[row]
 
 
-def nested_planner(points: int) -> Planner:
+@dataclass(frozen=True)
+class NestedPlanner(Checked):
     """A planner for the nested CVaR by regressions of (x - J)^+, x on a grid of at least so many points."""
 
-    def plan(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    points: int = setting(200, kind=int, help="Points of the grid of x, at least.")
+
+    def __call__(self, problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+        """The plan of the problem."""
         left, tau, laws = problem.left, problem.tau, problem.rewards.laws
-        finer = max(1, math.ceil(points / max(int(left[0]), 1)))
+        finer = max(1, math.ceil(self.points / max(int(left[0]), 1)))
         spread = np.zeros((len(laws), (laws.shape[1] - 1) * finer + 1))
         spread[:, ::finer] = laws
         optimistic = any(b.any() for b in bonus)
@@ -126,4 +107,21 @@ def nested_planner(points: int) -> Planner:
 
         return plan_markov(problem, q_of)
 
-    return plan
+
+@dataclass(frozen=True)
+class ICVaRRM(Tabular):
+    """ICVaR-RM (Du et al. 2022): tabular, nested CVaR; `alpha_scale` is c."""
+
+    planner: Planner = plan_nested
+    share: bool = changed(ELA, "share", False)
+
+
+@dataclass(frozen=True)
+class ICVaRLinear(KnownFeatures):
+    """ICVaR-L (Chen et al. 2023) in linear MDPs: known features, nested CVaR."""
+
+    planner: Planner = part(NestedPlanner())
+
+    def functions(self, env: CountableEnv) -> int:
+        """A regression for every point of the grid."""
+        return self.planner.points  # type: ignore[attr-defined]

@@ -27,16 +27,19 @@ C is small (and from the pessimistic end in the plan without bonus).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import fixed, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.parts import Planner
-from tailrank.learning.protocol import Info, promised
+from tailrank.learning.playing import PlayedPlan
+from tailrank.learning.protocol import CountableLearner, Info, promised
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.exact.induction import action_type
@@ -45,6 +48,14 @@ from tailrank.planning.latent.optimistic import after_rewards, best_start, expec
 from tailrank.planning.latent.planner import LatentPlan
 
 DELTA = 0.1
+
+
+def _switch(value: object, name: str) -> float:
+    if checks.number(value, name) < 1.0:
+        raise InputError(f"{name} = {value}: must be at least 1")
+    return checks.number(value, name)
+
+
 LARGEST = 200_000_000
 """Numbers that the statistics may hold: 1.6 GB."""
 
@@ -154,31 +165,32 @@ def plan_tail(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.
 
 
 @dataclass(frozen=True)
-class KnownFeatures:
-    """A learner that regresses on known features; `planner` makes its plans, `functions` is n.
+class KnownFeatures(CountableLearner):
+    """A learner that regresses on known features; `planner` makes its plans."""
 
-    switch: growth of a determinant that calls for a new plan (1: every iteration). batch: episodes an iteration.
-    """
+    planner: Planner = plan_tail
+    alpha_scale: float = setting(
+        0.01, kind=float, check=checks.positive, kw_only=True, help="C, the scale of the bonus."
+    )
+    lam_scale: float = setting(1.0, kind=float, check=checks.positive, kw_only=True, help="lambda.")
+    switch: float = setting(
+        2.0,
+        kind=float,
+        check=_switch,
+        kw_only=True,
+        help="Growth of a determinant that calls for a new plan.",
+    )
+    batch: int = setting(1, kind=int, kw_only=True, help="Episodes an iteration.")
 
-    tau: float
-    planner: Planner = field(default=plan_tail)
-    scale: float = 0.01
-    lam: float = 1.0
-    switch: float = 2.0
-    batch: int = 1
-    aim: float | None = None
-    functions: int | None = None
-    decoder: bool = True
+    def sees_groups(self, env: CountableEnv) -> bool:
+        """Features are those of groups."""
+        return True
 
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.whole(self.batch, "batch")
-        for name, given in (("alpha_scale", self.scale), ("lam_scale", self.lam)):
-            checks.positive(given, name)
-        if checks.number(self.switch, "switch") < 1.0:
-            raise InputError(f"switch = {self.switch}: must be at least 1")
+    def functions(self, env: CountableEnv) -> int:
+        """n, how many functions are regressed: one for each budget."""
+        return env.rewards.n_budgets
 
-    def init(self, env: CountableEnv) -> LSVIState:
+    def init(self, env: CountableEnv, streams: Streams) -> LSVIState:
         """No data, no plan."""
         shapes = [(step.phi.shape[2], step.psi.shape[1]) for step in env.model.steps]
         numbers = sum(2 * d * d + d * after for d, after in shapes)
@@ -187,7 +199,7 @@ class KnownFeatures:
                 f"{env.name}: features of dimension {max(d for d, _ in shapes)} need {numbers} numbers for a ridge "
                 f"regression at every step, must be at most {LARGEST}"
             )
-        return LSVIState(0, 0, 0, 0, env.group, tuple(Ridge.empty(d, after, self.lam) for d, after in shapes))
+        return LSVIState(0, 0, 0, 0, env.group, tuple(Ridge.empty(d, after, self.lam_scale) for d, after in shapes))
 
     def step(self, state: LSVIState, env: CountableEnv, streams: Streams) -> tuple[LSVIState, Info]:
         """Play `batch` episodes with the last plan, update the statistics, plan anew if they changed enough."""
@@ -214,12 +226,12 @@ class KnownFeatures:
 
     def bonus(self, state: LSVIState, env: CountableEnv) -> list[np.ndarray]:
         """b of every step, [H] of [G, A]; zero at the last, whose transition does not matter."""
-        n = env.rewards.n_budgets if self.functions is None else self.functions
+        n = self.functions(env)
         paid = []
         for ridge, step in zip(state.ridges, env.model.steps, strict=True):
             d = step.phi.shape[2]
             confidence = math.log(2 * d * env.horizon * max(state.episodes, 1) * n / DELTA)
-            paid.append(self.scale * d * math.sqrt(confidence) * ridge.norms(step.phi))
+            paid.append(self.alpha_scale * d * math.sqrt(confidence) * ridge.norms(step.phi))
         return [*paid, np.zeros(env.reward_of[-1].shape)]
 
     def _planned(self, state: LSVIState, env: CountableEnv, streams: Streams, k: int) -> LSVIState:
@@ -247,26 +259,27 @@ class KnownFeatures:
     def _played(self, state: LSVIState, env: CountableEnv, rng: np.random.Generator) -> tuple[Ridge, ...]:
         """The statistics after `batch` more episodes of the plan."""
         plan: LatentPlan = state.plan  # type: ignore[assignment]
-        states, ridges = env.reset(self.batch, rng), []
-        budgets = np.full(self.batch, plan.budget, dtype=np.int64)
-        for h, ridge in enumerate(state.ridges):
-            here = state.group[h][states]
-            actions = plan.act(h, here, budgets)
-            reward, states = env.step(h, states, actions, rng)
-            budgets = env.rewards.charge(h, reward, budgets)
-            ridges.append(ridge.plus(env.model.steps[h].phi[here, actions], state.group[h + 1][states]))
+        group, ridges = state.group, []
+        policy = PlayedPlan.of(plan, env, group)
+        for move in walk(policy, env, self.batch, rng, steps=len(state.ridges)):
+            h, here = move.h, group[move.h][move.states]
+            phi = env.model.steps[h].phi[here, move.actions]
+            ridges.append(state.ridges[h].plus(phi, group[h + 1][move.after]))
         return tuple(ridges)
 
 
-def lsvi_ucb(
-    tau: float, *, scale: float = 0.01, lam: float = 1.0, switch: float = 2.0, batch: int = 1
-) -> KnownFeatures:
-    """LSVI-UCB, which plans for the mean; `tau` only judges it."""
-    return KnownFeatures(tau, plan_mean, scale, lam, switch, batch, aim=1.0, functions=1)
+@dataclass(frozen=True)
+class LSVIUCB(KnownFeatures):
+    """LSVI-UCB (Jin et al. 2020): known features, for the mean."""
+
+    planner: Planner = plan_mean
+    aim: float | None = fixed(1.0)
+
+    def functions(self, env: CountableEnv) -> int:
+        """One: the value."""
+        return 1
 
 
-def cvar_lsvi_ucb(
-    tau: float, *, scale: float = 0.01, lam: float = 1.0, switch: float = 2.0, batch: int = 1
-) -> KnownFeatures:
-    """Its tail form."""
-    return KnownFeatures(tau, plan_tail, scale, lam, switch, batch)
+@dataclass(frozen=True)
+class CvarLSVIUCB(KnownFeatures):
+    """LSVI-UCB for the tail: CVaR-LSVI online, known features."""

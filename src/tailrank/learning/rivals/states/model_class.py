@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -70,7 +69,6 @@ class Members:
         return LatentPlan((first, *tables[1:]), 0, 0.0, self.values[0][member, 0]).at(tau)
 
 
-@lru_cache(maxsize=4)
 def members_of(env: CountableEnv, algorithm: str) -> Members:
     """The class of an environment; raises where it has none or one too large for the algorithm that asks."""
     sizes = [len(models) for models in env.candidates]

@@ -14,17 +14,13 @@ cost c at the end, and the starting budget, which is chosen by optimism together
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from tailrank.learning.rivals.states.elimination import Elimination, TestedCells, bernstein_reach, blocks
 from tailrank.learning.rivals.states.model_class import Members
-
-
-def olive(tau: float, **settings: Any) -> Elimination:
-    """The learner. settings: epsilon, episodes, delta."""
-    return Elimination("olive", tau, refuted_by_bellman_errors, **settings)
 
 
 def refuted_by_bellman_errors(members: Members, cells: TestedCells, delta: float) -> np.ndarray:
@@ -40,3 +36,14 @@ def refuted_by_bellman_errors(members: Members, cells: TestedCells, delta: float
         reach = bernstein_reach(mean, square, cells.n, 2.0 * A * cells.budget, delta / 2)
         refuted[part] = np.abs(mean) > reach
     return refuted
+
+
+@dataclass(frozen=True)
+class Olive(Elimination):
+    """OLIVE (Jiang et al. 2017): eliminates value functions, tiny classes only."""
+
+    name: ClassVar[str] = "olive"
+
+    def refuted(self, members: Members, cells: TestedCells, delta: float) -> np.ndarray:
+        """The tails that are refuted, [tails] of bool."""
+        return refuted_by_bellman_errors(members, cells, delta)

@@ -26,13 +26,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import setting
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
-from tailrank.learning.protocol import Info, promised
+from tailrank.learning.protocol import CountableLearner, Info, promised, single_states
 from tailrank.models.counts import SparseCounts, TransitionCounts
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import LatentPlan, plan_latent
+from tailrank.policies.tables import Memoryless
 
 
 @dataclass(frozen=True)
@@ -62,30 +65,43 @@ class PCIDState:
 
 
 @dataclass(frozen=True)
-class PCID:
-    """samples: episodes for every (latent, action) a pass. radius: of a latent, as a Euclidean distance between
-    backward probabilities. latents: the most that a step can have; further states join the nearest.
+class Reaching(Memoryless):
+    """Actions of a step by (latent to reach, latent here), ways [j] of [Z, Z_j], then the last action of each episode.
+
+    target, last [n]: the latent that each episode is to reach, and what it plays there.
     """
 
-    tau: float
-    samples: int = 100
-    radius: float = 0.3
-    latents: int = 10
-    aim: float | None = None
-    decoder: bool = False
+    ways: list[np.ndarray]
+    labels: list[np.ndarray]
+    target: np.ndarray
+    last: np.ndarray
 
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.whole(self.samples, "samples")
-        checks.whole(self.latents, "latents")
-        checks.inside(self.radius, "radius", "(0, 2)")
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] at step h."""
+        return self.last if h == len(self.ways) else self.ways[h][self.target, self.labels[h][states]]
 
-    def init(self, env: CountableEnv) -> PCIDState:
+
+@dataclass(frozen=True)
+class PCID(CountableLearner):
+    """PCID (Du et al. 2019): block MDPs decoded step by step."""
+
+    samples: int = setting(100, kind=int, help="Episodes for every (latent, action) a pass.")
+    radius: float = setting(
+        0.3,
+        kind=float,
+        check=lambda x, name: checks.inside(x, name, "(0, 2)"),
+        help="Of a latent, as a Euclidean distance between backward probabilities.",
+    )
+    latents: int = setting(10, kind=int, help="The most that a step can have; further states join the nearest.")
+
+    def episodes_each(self, horizon: int) -> int:
+        """At least."""
+        return horizon * self.samples
+
+    def init(self, env: CountableEnv, streams: Streams) -> PCIDState:
         """No data."""
-        group = (np.arange(env.n_states),) * env.horizon
-        return PCIDState(
-            0, 0, 0, TransitionCounts.empty([env.n_states] * env.horizon, env.n_actions, sparse=True), group
-        )
+        seen = TransitionCounts.empty([env.n_states] * env.horizon, env.n_actions, sparse=True)
+        return PCIDState(0, 0, 0, seen, single_states(env))
 
     def step(self, state: PCIDState, env: CountableEnv, streams: Streams) -> tuple[PCIDState, Info]:
         """A pass over all steps."""
@@ -106,12 +122,6 @@ class PCID:
         new = PCIDState(k, state.episodes + played, state.steps + walked, seen, state.group, tuple(labels), plan)
         return new, Info(objective=promised(plan, env))
 
-    def greedy(self, state: PCIDState, env: CountableEnv, streams: Streams) -> LatentPlan:
-        """The last plan: there is no bonus in it."""
-        if state.plan is None:
-            raise checks.InputError("state: no iteration has been run, there is no model to plan in")
-        return state.plan
-
     def _explore(
         self,
         h: int,
@@ -125,14 +135,10 @@ class PCID:
         A, Z = env.n_actions, int(labels[h].max()) + 1
         target, last = (x.ravel() for x in np.meshgrid(np.arange(Z), np.arange(A), indexing="ij"))
         target, last = np.repeat(target, self.samples), np.repeat(last, self.samples)
-        ways = reaching(moves, Z)
-        states = env.reset(target.size, rng)
-        for j in range(h + 1):
-            actions = last if j == h else ways[j][target, labels[j][states]]
-            _, after = env.step(j, states, actions, rng)
-            if j == h:
-                seen.add(h, states, actions, after, covariance=True)
-            states = after
+        policy = Reaching(reaching(moves, Z), labels, target, last)
+        for move in walk(policy, env, target.size, rng, steps=h + 1):
+            if move.h == h:
+                seen.add(h, move.states, move.actions, move.after, covariance=True)
         return int(target.size)
 
     def clusters(self, before: np.ndarray, visits: np.ndarray) -> np.ndarray:

@@ -26,16 +26,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import fixed, setting
 from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
-from tailrank.learning.protocol import Info
+from tailrank.learning.protocol import CountableLearner, Info, single_states
 from tailrank.learning.rivals.ascent import Adam, Tracker, soft_level, tail_weights
 from tailrank.models.lowrank import draw
+from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.risk.law import cvar, var
 
@@ -103,41 +106,32 @@ class GradientState:
 
 
 @dataclass(frozen=True)
-class CvarGradient:
-    """The learner. per_update: episodes an update. rate: Adam's. critic_rate: of TD(0); None: no critic.
+class CvarGradient(CountableLearner):
+    """CVaR policy gradient (Tamar et al. 2015) on tables.
 
-    track: "batch" or "lagrangian" (the tracked quantile); with a critic c is tracked. budgets: whether the policy
-    looks at the budget that is left, from c with a critic, else from the most there is. soft: updates over which tau
-    falls from 1 (0: none). sampling: of the start.
+    With a critic (`critic_rate`) c is tracked, and the policy looks at the budget that is left from c; without one,
+    at that from the most there is.
     """
 
-    tau: float
-    per_update: int = 200
-    rate: float = 0.05
-    critic_rate: float | None = None
-    track: Literal["batch", "lagrangian"] = "batch"
-    track_rate: float = 1.0
-    budgets: bool = False
-    soft: int = 0
-    sampling: bool = False
-    variance_reduction: bool = True
-    aim: float | None = None
-    decoder: bool = False
+    per_update: int = setting(200, kind=int, least=2, help="Episodes an update.")
+    rate: float = setting(0.05, kind=float, check=checks.positive, help="Adam's rate.")
+    critic_rate: float | None = fixed(None)
+    track: Literal["batch", "lagrangian"] = setting(
+        "batch", words=("batch", "lagrangian"), kw_only=True, help="The quantile: of each batch, or tracked."
+    )
+    track_rate: float = setting(
+        1.0, kind=float, check=checks.positive, kw_only=True, help="First step of the tracked quantile."
+    )
+    budgets: bool = setting(False, kind=bool, kw_only=True, help="Whether the policy looks at the budget that is left.")
+    soft: int = setting(0, kind=int, least=0, kw_only=True, help="Updates over which tau falls from 1 (0: none).")
+    sampling: bool = setting(False, kind=bool, kw_only=True, help="Cross-entropy sampling of the start.")
+    variance_reduction: bool = setting(True, kind=bool, kw_only=True, help="Take a baseline off the weights.")
 
-    def __post_init__(self) -> None:
-        checks.tail_level(self.tau)
-        checks.whole(self.per_update, "per_update", 2)
-        checks.whole(self.soft, "soft", 0)
-        checks.one_of(self.track, "track", ("batch", "lagrangian"))
-        for name in ("rate", "track_rate"):
-            checks.positive(getattr(self, name), name)
-        if self.critic_rate is not None:
-            checks.tail_level(self.critic_rate, "critic_rate")
-        for name in ("budgets", "sampling", "variance_reduction"):
-            if not isinstance(getattr(self, name), bool):
-                raise checks.InputError(f"{name} = {getattr(self, name)!r}: must be true or false")
+    def episodes_each(self, horizon: int) -> int:
+        """Of an update."""
+        return self.per_update
 
-    def init(self, env: CountableEnv) -> GradientState:
+    def init(self, env: CountableEnv, streams: Streams) -> GradientState:
         """Uniform actions; the critic says that nothing more is earned."""
         S, A, C, H = env.n_states, env.n_actions, env.rewards.n_budgets, env.horizon
         seen = C if self.budgets else 1
@@ -146,7 +140,7 @@ class CvarGradient:
             0,
             0,
             0,
-            (np.arange(S),) * H,
+            single_states(env),
             tuple(np.zeros((S, seen, A)) for _ in range(H)),
             Adam(self.rate),
             Tracker(self.track_rate),
@@ -157,7 +151,7 @@ class CvarGradient:
     def step(self, state: GradientState, env: CountableEnv, streams: Streams) -> tuple[GradientState, Info]:
         """A batch of episodes and an update."""
         k, n = state.k + 1, self.per_update
-        adam, tracked = replace(state.adam).from_arrays(state.adam.to_arrays()), replace(state.tracked)
+        adam, tracked = state.adam.copy(), replace(state.tracked)
         logits, critic = tuple(x.copy() for x in state.logits), tuple(x.copy() for x in state.critic)
         level = soft_level(self.tau, state.k / self.soft) if self.soft else self.tau
         top, c = env.rewards.n_budgets - 1, state.tracked.value if critic else None
@@ -189,11 +183,17 @@ class CvarGradient:
         )
         return new, Info(objective=value)
 
-    def greedy(self, state: GradientState, env: CountableEnv, streams: Streams) -> LatentPlan:
-        """The likeliest actions."""
-        if state.plan is None:
-            raise checks.InputError("state: no iteration has been run, there is no policy")
-        return state.plan
+
+@dataclass(frozen=True)
+class ActorCritic(CvarGradient):
+    """CVaR actor-critic (Chow and Ghavamzadeh 2014) on tables."""
+
+    critic_rate: float | None = setting(
+        0.1, kind=float, check=checks.tail_level, kw_only=True, help="Rate of TD(0), in (0, 1]."
+    )
+    track: Literal["batch", "lagrangian"] = fixed("batch")
+    sampling: bool = fixed(False)
+    variance_reduction: bool = fixed(True)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -214,18 +214,71 @@ def play(
     H = env.horizon
     states, left = np.zeros((H + 1, n), dtype=np.int64), np.zeros((H + 1, n), dtype=np.int64)
     actions, earned, weights = np.zeros((H, n), dtype=np.int64), np.zeros(n, dtype=np.int64), np.ones(n)
-    states[0], left[0] = env.reset(n, rng), budget
     everything = np.full(n, env.rewards.n_budgets - 1)
-    for h in range(H):
-        seen = left[h] if logits[h].shape[1] > 1 else np.zeros(n, dtype=np.int64)
-        actions[h] = draw(softmax(logits[h][states[h], seen]), rng)
-        reward, states[h + 1] = env.step(h, states[h], actions[h], rng)
-        if h == 0 and start is not None:
-            states[1] = rng.choice(start.size, size=n, p=start)
-            weights = (start_law(env) / np.where(start > 0, start, 1.0))[states[1]]
-        earned += everything - env.rewards.charge(h, reward, everything)
-        left[h + 1] = env.rewards.charge(h, reward, left[h])
+    where: Any = env if start is None else DrawnStart(env, start)
+    for move in walk(SoftmaxTables(logits, budget, env.rewards, rng), where, n, rng):
+        h = move.h
+        states[h], states[h + 1], actions[h] = move.states, move.after, move.actions
+        left[h], left[h + 1] = move.memory, move.then
+        earned += everything - env.rewards.charge(h, move.rewards, everything)
+    if start is not None:
+        weights = (start_law(env) / np.where(start > 0, start, 1.0))[states[1]]
     return GradientBatch(states, left, actions, earned, weights)
+
+
+@dataclass(frozen=True)
+class SoftmaxTables:
+    """The softmax policy of logits [H] of [S, B, A] from this budget (units); its memory is what is left."""
+
+    logits: tuple[np.ndarray, ...]
+    budget: int
+    rewards: RewardLaw
+    rng: np.random.Generator
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, [n]."""
+        return np.full(n, self.budget, dtype=np.int64)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Actions [n] at step h, drawn."""
+        table = self.logits[h]
+        return draw(softmax(table[states, memory if table.shape[1] > 1 else 0]), self.rng)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """What is left, [n]."""
+        return self.rewards.charge(h, rewards, memory)
+
+
+@dataclass(frozen=True)
+class DrawnStart:
+    """An environment whose first step only draws the first state: it is drawn from the law `start` [S] instead."""
+
+    env: CountableEnv
+    law: np.ndarray
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.env.horizon
+
+    def reset(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """First states [n]."""
+        return self.env.reset(n, rng)
+
+    def step(
+        self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rewards [n] and next states [n]."""
+        rewards, after = self.env.step(h, states, actions, rng)
+        return rewards, rng.choice(self.law.size, size=states.size, p=self.law) if h == 0 else after
 
 
 def episode_weights(batch: GradientBatch, level: float, quantile: float | None, variance_reduction: bool) -> np.ndarray:

@@ -24,20 +24,18 @@ ELA's bonus depends on (group, action) alone, because the only thing to be learn
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from tailrank import checks
+from tailrank._system.settings import Checked, fixed, part, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.ela.parts import Counted, Oracles, Planner
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.oracles.counts import EmpiricalCounts
 from tailrank.learning.oracles.finite_class import FiniteClass
 from tailrank.learning.oracles.fit import MleOracle
-from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.lowrank import StepModel
 from tailrank.models.problem import PlanningProblem
 from tailrank.models.rewards import RewardLaw
@@ -50,29 +48,20 @@ MOST_NUMBERS = 100_000_000
 """Logarithms that the lifted class may keep for one step."""
 
 
-def rep_ucb_augmented(tau: float, model: str, schedule: Schedule = PRACTICAL, **settings: Any) -> ELA:
-    """The learner: ELA's loop on augmented states. settings: collect, batch, growth."""
-    return ELA(tau, AugmentedOracles(model), schedule, plan_augmented, counted=with_budget, **settings)
-
-
 def with_budget(groups: np.ndarray, budgets: np.ndarray, n_budgets: int) -> np.ndarray:
     """g C + c."""
     return groups * n_budgets + budgets
 
 
 @dataclass(frozen=True)
-class AugmentedOracles:
+class AugmentedOracles(Checked):
     """The oracles on augmented states: relative frequencies, or the environment's class, lifted."""
 
-    model: str
+    model: str | None = setting(None, words=MODELS, help="What is fitted: the environment's class, or counts.")
 
-    def __post_init__(self) -> None:
-        checks.one_of(self.model, "model", MODELS)
-
-    @property
-    def decoder(self) -> bool:
+    def sees_groups(self, env: CountableEnv) -> bool:
         """Groups for the class, single states for counts, as in ELA."""
-        return self.model == "class"
+        return ModelChoice(self.model).sees_groups(env)
 
     @property
     def sparse(self) -> bool:
@@ -81,13 +70,13 @@ class AugmentedOracles:
 
     def make(self, env: CountableEnv) -> list[MleOracle]:
         """The H - 1 oracles."""
-        if self.model == "counts":
+        if not self.sees_groups(env):
             return [EmpiricalCounts()] * (env.horizon - 1)
-        return _lifted(env)
+        return lifted_class(env)
 
 
-@lru_cache(maxsize=2)
-def _lifted(env: CountableEnv) -> list[MleOracle]:
+def lifted_class(env: CountableEnv) -> list[MleOracle]:
+    """The environment's class on augmented states; raises where there is none, or it is too large."""
     ModelChoice("class").make(env)  # raises where there is no class
     for models in env.candidates:
         groups, actions, after = models[0].shape
@@ -134,3 +123,13 @@ def plan_augmented(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.ra
         actions.append(q.argmin(axis=2).astype(kind))
         values = q.min(axis=2)
     return best_start(problem, actions, values)
+
+
+@dataclass(frozen=True)
+class RepUCBAugmented(ELA):
+    """Rep-UCB on the budget-augmented MDP, for the tail."""
+
+    oracle: Oracles = part(AugmentedOracles())
+    planner: Planner = plan_augmented
+    counted: Counted = with_budget
+    share: bool = fixed(False)

@@ -12,17 +12,13 @@ enumerated (`model_class`); the loop and its departures are in `elimination`.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from tailrank.learning.rivals.states.elimination import Elimination, TestedCells, bernstein_reach, blocks
 from tailrank.learning.rivals.states.model_class import Members
-
-
-def witness(tau: float, **settings: Any) -> Elimination:
-    """The learner. settings: epsilon, episodes, delta."""
-    return Elimination("witness", tau, refuted_by_witnesses, **settings)
 
 
 def witnesses(members: Members, h: int) -> np.ndarray:
@@ -48,3 +44,14 @@ def refuted_by_witnesses(members: Members, cells: TestedCells, delta: float) -> 
             reach = bernstein_reach(mean, square, cells.n, width[part], delta / (2 * len(tests)))
             refuted[j] |= (np.abs(mean) > reach).any(axis=1)
     return refuted.ravel()
+
+
+@dataclass(frozen=True)
+class Witness(Elimination):
+    """The witness-rank algorithm (Sun et al. 2019): eliminates models, tiny classes only."""
+
+    name: ClassVar[str] = "witness"
+
+    def refuted(self, members: Members, cells: TestedCells, delta: float) -> np.ndarray:
+        """The tails that are refuted, [tails] of bool."""
+        return refuted_by_witnesses(members, cells, delta)

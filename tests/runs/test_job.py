@@ -12,15 +12,18 @@ from click.testing import CliRunner
 from safetensors.numpy import load_file
 
 from tailrank import load
+from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
 from tailrank.cli import main
 from tailrank.envs import make_simulator
 from tailrank.episodes.rollout import play_simulator
-from tailrank.learning.rivals.observations import RIVALS, settings_of
+from tailrank.learning import registry
+from tailrank.learning.registry import learner_class
+from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.risk.law import cvar
 from tailrank.runs import run as runs
 from tailrank.runs.config import RunConfig
-from tailrank.runs.rival_job import AGAIN, RivalJob
+from tailrank.runs.job import AGAIN, Job
 
 LOCK = {"environment": "rich-lock", "settings": {"horizon": 3, "n_actions": 3}, "evaluation_episodes": 100}
 SMALL = {
@@ -71,38 +74,25 @@ def test_resumes_to_the_same_bytes(name, tmp_path, at):
 
 def test_iterations_say_how_many_episodes():
     given = LOCK | {"algorithm": "bins", "iterations": 7, "planner": {"batch": 5}}
-    assert RivalJob.of(RunConfig.from_dict(given)).total == 35
+    assert Job.of(RunConfig.from_dict(given)).total == 35
+
+
+@dataclass(frozen=True)
+class Forgetful(Bins):
+    stored: ClassVar[bool] = False
+    batch: int = 10
+
+    def restored(self, arrays, env, streams):
+        state = self.init(env, streams)
+        for _ in range(int(arrays["job.k"][0])):
+            state, _ = self.step(state, env, streams)
+        return state
 
 
 def test_what_keeps_no_state_plays_again(tmp_path, monkeypatch):
     """A rival that cannot be stored is told how many rows there were, and the run says so."""
 
-    @dataclass
-    class Forgetful:
-        tau: float
-        stored: ClassVar[bool] = False
-        each: ClassVar[int] = 10
-
-        @property
-        def inner(self):
-            return RIVALS["bins"](self.tau, batch=10)
-
-        def init(self, simulator, seed, total):
-            return self.inner.init(simulator, seed, total)
-
-        def step(self, progress, simulator):
-            return self.inner.step(progress, simulator)
-
-        def policy(self, progress):
-            return self.inner.policy(progress)
-
-        def restored(self, progress, arrays):
-            lock = make_simulator("rich-lock", **LOCK["settings"])
-            for _ in range(int(arrays["job.k"][0])):
-                self.inner.step(progress, lock)
-            return progress
-
-    monkeypatch.setitem(RIVALS, "qr-dqn", Forgetful)
+    monkeypatch.setitem(registry.SIMULATED, "qr-dqn", f"{__name__}:Forgetful")
     given = RunConfig.from_dict(LOCK | {"algorithm": "qr-dqn", "iterations": 5, "checkpoint_every": 1})
 
     def stop(row, iterations, star):
@@ -139,11 +129,9 @@ def test_refused(given, message):
         RunConfig.from_dict(LOCK | {"iterations": 5} | given)
 
 
-def test_bad_values_are_refused_before_anything_is_written(tmp_path):
-    given = RunConfig.from_dict(LOCK | {"algorithm": "bins", "iterations": 5, "planner": {"cells": 1}})
+def test_bad_values_are_refused_before_anything_is_run():
     with pytest.raises(InputError, match="cells = 1"):
-        runs.run(given, tmp_path / "a")
-    assert not (tmp_path / "a").exists()
+        RunConfig.from_dict(LOCK | {"algorithm": "bins", "iterations": 5, "planner": {"cells": 1}})
 
 
 def test_on_a_gymnasium_environment(tmp_path):
@@ -158,6 +146,6 @@ def test_on_a_gymnasium_environment(tmp_path):
 
 
 def test_settings_by_name():
-    assert "tau" not in settings_of("bins")
-    assert "head" in settings_of("qr-dqn")
-    assert "head" not in settings_of("c51")
+    assert list(settings_of(learner_class("bins", "simulator")))[:3] == ["tau", "projections", "cells"]
+    assert "head" in settings_of(learner_class("qr-dqn", "simulator"))
+    assert "head" not in settings_of(learner_class("c51", "simulator"))

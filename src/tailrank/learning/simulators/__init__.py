@@ -1,0 +1,1 @@
+"""Learning from simulators: a kernel model, its exploration, and the choice among candidates."""

@@ -1,0 +1,128 @@
+"""The kernel model as a candidate: fit, plan with a bonus to explore, plans without it to be handed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.settings import Checked, setting
+from tailrank.learning.simulators.candidates import CandidateOutput
+from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
+from tailrank.learning.simulators.model import KernelModel, fit_kernel
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.planning.kernel.induction import plan_kernel
+from tailrank.policies.kernel import KernelPolicy
+from tailrank.policies.tables import Policy
+
+SHARES = (0.0, 0.1)
+"""Outputs leave out actions that were tried in a state less than this share of the most tried one."""
+
+
+@dataclass(frozen=True)
+class FittedKernel:
+    """A model of what was played, for tail tau; promise: the CVaR of the plan in the model."""
+
+    model: KernelModel
+    tau: float
+    horizon: int
+    bonus: float
+    epsilon: float
+    returns: np.ndarray
+
+    def plan(self, share: float = 0.0, optimistic: bool = False) -> tuple[KernelPolicy, float]:
+        """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured."""
+        model = self.model
+        visits, scale = model.visits, model.scale
+        rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
+        bonus = rare if optimistic else np.zeros_like(visits)
+        empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
+        allowed = np.where(empty, optimistic, visits >= share * visits.max(axis=1, keepdims=True))
+        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
+        policy = KernelPolicy(
+            model.metric,
+            model.representatives,
+            model.neighbours,
+            model.rows,
+            scale,
+            bonus,
+            allowed,
+            plan.steps,
+            plan.tables,
+            plan.budget,
+            self.horizon,
+        )
+        return policy, plan.promise
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """What to play next."""
+        curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
+        plans = (self.plan()[0], curious)
+        return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
+
+    def outputs(self) -> list[CandidateOutput]:
+        """Plans without bonus, with more or less caution."""
+        return list(self._outputs)
+
+    @cached_property
+    def _outputs(self) -> tuple[CandidateOutput, ...]:
+        return tuple(CandidateOutput(f"kernel, share {share:g}", *self.plan(share)) for share in SHARES)
+
+    def about(self) -> str:
+        """Representatives and how outcomes are made."""
+        model, choice = self.model, self.model.choice
+        if np.isnan(model.score):
+            return f"counts of {len(model.representatives)} observations"
+        timed = ", step" if choice.timed else ""
+        return (
+            f"kernel of {len(model.representatives)}, {choice.neighbours} {choice.move} {choice.labels}, "
+            f"metric {choice.power}{timed}, score {model.score:.3g}"
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Nothing: the fit follows from the episodes."""
+        return {}
+
+
+@dataclass(frozen=True)
+class KernelCandidate(Checked):
+    """The kernel model as a candidate."""
+
+    representatives: int = setting(1000, kind=int, least=2, metavar="N", help="Representative states, at most.")
+    budgets: int = setting(160, kind=int, least=3, metavar="N", help="Budgets of a plan, about.")
+    transitions: int = setting(200_000, kind=int, least=100, metavar="N", help="PlayedTransitions of a fit, at most.")
+    bonus: float = setting(
+        0.3,
+        kind=float,
+        check=checks.not_negative,
+        metavar="B",
+        help="Bonus of an episode of pairs never tried, of tau times the range of returns.",
+    )
+    epsilon: float = setting(
+        0.1,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        metavar="P",
+        help="Share of random actions in exploration.",
+    )
+
+    def fit(
+        self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
+    ) -> FittedKernel:
+        """The model of what was played, whatever was fitted before."""
+        model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
+        return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
+
+    def restored(
+        self,
+        arrays: dict[str, np.ndarray],
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+    ) -> FittedKernel:
+        """The same fit again."""
+        return self.fit(played, n_actions, tau, rng)

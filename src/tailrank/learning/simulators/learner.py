@@ -1,0 +1,196 @@
+"""Learning from a simulator with candidates side by side, and the choice of what is handed out.
+
+Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
+with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
+alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
+round the best of the finalists is returned. The bound on its CVaR uses the last round only, with the confidence divided
+among the finalists, so it holds although the policy was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.settings import fixed, setting
+from tailrank.envs.protocols import Simulator
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
+from tailrank.learning.simulators.candidates import Candidate
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, all_outputs
+from tailrank.policies.tables import Policy, UniformPolicy
+from tailrank.risk.intervals import cvar_interval
+from tailrank.risk.law import cvar
+
+DELTA = 0.1
+"""The bound on what is handed out fails with at most this probability."""
+
+
+@dataclass(frozen=True)
+class CandidatesLearner(SimulatorLearner):
+    """The base of learners with candidates; a subclass says which (`candidates`).
+
+    total_steps: steps in all, in place of episodes (what is left is counted in episodes as long as the last ones).
+    Without total or total_steps there is no choice, and the first output is the policy.
+    """
+
+    pilot: int | None = setting(
+        None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
+    )
+    growth: float = setting(
+        0.3, kind=float, check=checks.positive, metavar="P", help="Episodes before the next fit, of those played."
+    )
+    choice: float = setting(
+        0.2,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1)"),
+        metavar="P",
+        help="Share of all episodes for the choice among outputs.",
+    )
+    total_steps: int | None = fixed(None)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates."""
+        raise NotImplementedError
+
+    def init(self, env: Simulator, streams: Streams) -> CandidatesState:
+        """Nothing played."""
+        return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
+
+    def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
+        """A batch of episodes and a fit to all; or a round of the choice."""
+        if state.fitted and self._left(state, env.horizon, 1.0 - self.choice) <= 0:
+            return self._compare(state, env, streams)
+        k, played = state.k + 1, state.played
+        returns: list[np.ndarray] = []
+        seeds = streams.train_seeds(k, self._batch(state, env.horizon))
+        for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
+            if part.size:
+                rng = streams.planner(k, i)
+                uniform = UniformPolicy(env.n_actions, env.horizon, rng)
+                policy = state.fitted[i].explorer(rng) if state.fitted else uniform
+                batch = play_simulator(policy, env, part, keep_features=True)
+                played, returns = played.with_played(batch), [*returns, batch.returns]
+        fitted = tuple(
+            candidate.fit(
+                played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
+            )
+            for i, candidate in enumerate(self.candidates)
+        )
+        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k)
+        promise = fitted[0].outputs()[0].promise
+        about = "; ".join(one.about() for one in fitted)
+        return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
+
+    def _batch(self, state: CandidatesState, horizon: int) -> int:
+        """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
+        n = max(int(self.growth * state.played.n), 2 * len(self.candidates))
+        left = self._left(state, horizon, 1.0 - self.choice)
+        if state.played.n == 0:
+            n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
+        return max(int(left), 1) if left < 1.5 * n else n
+
+    def _left(self, state: CandidatesState, horizon: int, share: float) -> float:
+        """Episodes that are left of this share of all; infinite where nobody said how many there are."""
+        left = math.inf if self.total is None else self.total * share - state.episodes
+        if self.total_steps is None:
+            return left
+        steps = self.total_steps * share - state.steps
+        recent = state.played.lengths[-max(state.played.n // 4, 1) :]
+        return min(left, steps / (float(recent.mean()) if recent.size else horizon))
+
+    def over(self, state: CandidatesState, horizon: int) -> bool:
+        """Whether everything has been played, and the choice made."""
+        return state.chosen or self._left(state, horizon, 1.0) <= 0
+
+    def _compare(
+        self, state: CandidatesState, env: Simulator, streams: Streams
+    ) -> tuple[CandidatesState, CandidatesInfo]:
+        """A round: the finalists on the same seeds; half of the episodes that are left, or all of them in the last."""
+        outputs = all_outputs(state)
+        now = self.survivors(state)
+        last = len(now) <= 2
+        left = self._left(state, env.horizon, 1.0)
+        n = max(int(left / (len(now) if last else 2 * len(now))), 1)
+        rest = max(int(left) - n * len(now), 0) if last else 0
+        seeds = streams.train_seeds(state.k + 1, n + rest)
+        # What does not divide evenly is played too, so that a run has the episodes that it was asked for.
+        batches = [play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]) for i in now]
+        returns = np.stack([batch.returns[:n] for batch in batches])
+        steps = sum(int(batch.lengths.sum()) for batch in batches)
+        state = replace(
+            state,
+            k=state.k + 1,
+            finalists=now,
+            returns=returns,
+            choice_episodes=state.choice_episodes + returns.size + rest,
+            choice_steps=state.choice_steps + steps,
+            chosen=last,
+        )
+        best = self._best(state)
+        about = f"choice among {len(now)}: {outputs[best].name} ahead"
+        return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
+
+    def survivors(self, state: CandidatesState) -> tuple[int, ...]:
+        """The outputs that play in the next round: all at first, then the better half."""
+        if not state.finalists:
+            return tuple(range(len(all_outputs(state))))
+        scores = [cvar(row, self.tau) for row in state.returns]
+        order = np.argsort(-np.array(scores), kind="stable")[: (len(scores) + 1) // 2]
+        return tuple(sorted(state.finalists[i] for i in order))
+
+    def _best(self, state: CandidatesState) -> int:
+        if not state.finalists:
+            return 0
+        return state.finalists[int(np.argmax([cvar(row, self.tau) for row in state.returns]))]
+
+    def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
+        """The output that is ahead; before the first fit, uniform actions."""
+        if not state.fitted:
+            return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
+        return all_outputs(state)[self._best(state)].policy
+
+    def promise(self, state: CandidatesState, env: Simulator) -> float:
+        """The CVaR that the output which is ahead promises of itself."""
+        return all_outputs(state)[self._best(state)].promise
+
+    def choose(
+        self, state: CandidatesState, env: Simulator, streams: Streams, rule: str = "", episodes: int = 0
+    ) -> ReturnedPolicy:
+        """What is handed out and why: CVaR in the last round, and a lower bound that accounts for the choice."""
+        outputs = all_outputs(state)
+        best = self._best(state)
+        policy, name, about = outputs[best].policy, outputs[best].name, {"promise": outputs[best].promise}
+        if not state.finalists:
+            return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
+        scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
+        mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
+        found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
+        why = (
+            f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each; CVaR at least "
+            f"{found.lower:.4g} with confidence {1 - DELTA:g} over the finalists ({found.method})"
+        )
+        more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
+        return ReturnedPolicy(policy, name, why, about | more)
+
+    def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> CandidatesState:
+        """The state in a checkpoint."""
+        fresh = self.init(env, streams)
+        played = fresh.played.from_arrays(arrays)
+        k, fitted_at, episodes, steps, chosen = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
+        fitted = []
+        for i, candidate in enumerate(self.candidates if fitted_at else ()):
+            prefix = f"candidate.{i}."
+            own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+            fitted.append(candidate.restored(own, played, env.n_actions, self.tau, streams.oracle(fitted_at, i)))
+        finalists = tuple(int(i) for i in arrays["finalists"])
+        return CandidatesState(
+            k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps, bool(chosen)
+        )

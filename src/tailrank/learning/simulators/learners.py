@@ -1,0 +1,64 @@
+"""The learners on simulators that are made of candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from tailrank._system.settings import part
+from tailrank.checks import InputError
+from tailrank.envs.protocols import Simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.shortfall.candidate import ShortfallCandidate
+from tailrank.learning.simulators.candidates import Candidate
+from tailrank.learning.simulators.kernel import KernelCandidate
+from tailrank.learning.simulators.learner import CandidatesLearner
+from tailrank.learning.simulators.state import CandidatesState
+
+
+def has_jax() -> bool:
+    """Whether networks can be trained here."""
+    return find_spec("jax") is not None and find_spec("optax") is not None
+
+
+@dataclass(frozen=True)
+class KernelLearner(CandidatesLearner):
+    """A kernel model of the simulator, planned in for every budget."""
+
+    kernel: KernelCandidate = part(KernelCandidate())
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The kernel model."""
+        return (self.kernel,)
+
+
+@dataclass(frozen=True)
+class ShortfallLearner(CandidatesLearner):
+    """A network that learns the shortfall of every budget at once (extra `neural`)."""
+
+    network: ShortfallCandidate = part(ShortfallCandidate())
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The network."""
+        return (self.network,)
+
+    def init(self, env: Simulator, streams: Streams) -> CandidatesState:
+        """Nothing played; JAX must be there."""
+        if not has_jax():
+            raise InputError("shortfall-dqn: needs jax and optax; install tailrank[neural]")
+        return super().init(env, streams)
+
+
+@dataclass(frozen=True)
+class AutoLearner(CandidatesLearner):
+    """A kernel model and, with the extra `neural`, a shortfall network side by side; the better one is returned."""
+
+    kernel: KernelCandidate = part(KernelCandidate())
+    network: ShortfallCandidate = part(ShortfallCandidate())
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The kernel model, and the network where JAX is installed."""
+        return (self.kernel, self.network) if has_jax() else (self.kernel,)

@@ -1,0 +1,251 @@
+"""The kernel model of a simulator, after kernel-based stochastic factorisation (Barreto et al. 2016).
+
+Representatives are observations near the centres of a k-means of what was seen; what each action leads to from them
+is a weighted sample of outcomes (`outcomes`), every next state interpolated among its nearest representatives. This
+is a low-rank model: phi interpolates, psi_j is the weighted sample. Where no more than `representatives` different
+observations were seen, each is its own representative, and the model is that of counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailrank.learning.simulators.metric import Standard, relevance
+from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, held_out_scores
+from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
+from tailrank.learning.simulators.scale import budget_scale
+from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
+
+ALTERNATIVES: tuple[dict[str, object], ...] = (
+    {"power": 1},
+    {"power": 2},
+    {"move": "trend"},
+    {"labels": "near"},
+    {"move": "noise", "labels": "near", "neighbours": 64},
+    {"neighbours": 8},
+    {"neighbours": 32},
+    {"timed": True},
+)
+"""What is tried in turn; each is taken where it improves the held-out score by more than
+this share and one standard error."""
+GAIN = 0.02
+QUERIES = 1000
+"""Held-out transitions that are scored."""
+REGIONS = 128
+"""Of the state space, for the bonus: visits of representatives would stay few as these become more."""
+LLOYD, ROUNDS = 2, 8
+"""Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
+REPEATED = 5
+"""Observations count as finite where each was seen so often on average."""
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """representatives [M, k] in the metric, rows of outcomes, visits [M, A] (transitions from there), nearby
+    [M, A] (from the same of a fixed number of regions), start
+    [M] (how likely each is at first); choice and score say how it was made.
+    """
+
+    metric: Metric
+    representatives: np.ndarray
+    neighbours: int
+    rows: KernelRows
+    scale: BudgetScale
+    visits: np.ndarray
+    nearby: np.ndarray
+    start: np.ndarray
+    choice: KernelChoice
+    score: float
+
+
+def fit_kernel(
+    played: PlayedEpisodes, n_actions: int, representatives: int, budgets: int, most: int, rng: np.random.Generator
+) -> KernelModel:
+    """The model of what was played, with at most so many representatives, budgets and transitions."""
+    data = played.transitions(most, rng)
+    scale = budget_scale(played, budgets)
+    distinct = distinct_observations(np.concatenate([data.features, data.after, played.first]))
+    if len(distinct) <= min(representatives, data.n // REPEATED):
+        return _counted(played, data, distinct, n_actions, scale, rng)
+    choice, score = choose(data, played.horizon, n_actions, rng)
+    made = Standard.of(data.features, choice.timed, rng)
+    s = made.place(data.features, data.step / played.horizon)
+    after = made.place(data.after, (data.step + 1) / played.horizon)
+    weights = relevance(s, after, data, n_actions) ** (choice.power / 2)
+    first = made.place(played.first, np.zeros(played.n))
+    centres = spread_out(
+        np.vstack([after[~data.ended], first]), weights, min(representatives, max(data.n // 8, 2)), rng
+    )
+    neighbours = min(max(s.shape[1] + 2, 4), 8, len(centres))
+    model = OutcomeModel.of(s, after, data, weights, choice, n_actions)
+    rows = kernel_rows(model, centres, neighbours, n_actions, scale)
+    places = np.ascontiguousarray(centres * weights)
+    near = interpolation(s * weights, places, 1)[0][:, 0]
+    index, phi = interpolation(first * weights, places, neighbours)
+    start = np.bincount(index.ravel(), weights=phi.ravel(), minlength=len(centres)) / played.n
+    visits = _visits(near, data.actions, len(centres), n_actions)
+    return KernelModel(
+        made.metric(weights),
+        places,
+        neighbours,
+        rows,
+        scale,
+        visits,
+        regions(places, visits, rng),
+        start,
+        choice,
+        score,
+    )
+
+
+def _counted(
+    played: PlayedEpisodes,
+    data: PlayedTransitions,
+    distinct: np.ndarray,
+    n_actions: int,
+    scale: BudgetScale,
+    rng: np.random.Generator,
+) -> KernelModel:
+    """The model of counts on the different observations [M, m]."""
+    made, M = Standard.of(distinct, False, rng), len(distinct)
+    tree = ActionTree.of(np.arange(M), made.place(distinct, np.zeros(M)))
+
+    def number(features: np.ndarray) -> np.ndarray:
+        return tree.query(made.place(features, np.zeros(len(features))), 1)[1][:, 0]
+
+    here, there = number(data.features), np.where(data.ended, M, number(data.after))
+    shift = (data.rewards - scale.origin) / scale.unit
+    rows = merged(here * n_actions + data.actions, there, shift, np.ones(data.n), M, n_actions)
+    start = np.bincount(number(played.first), minlength=M) / played.n
+    visits, metric = _visits(here, data.actions, M, n_actions), made.metric(np.ones(made.project.shape[1]))
+    places = np.ascontiguousarray(made.place(distinct, np.zeros(M)))
+    return KernelModel(metric, places, 1, rows, scale, visits, visits, start, KernelChoice(1), np.nan)
+
+
+def distinct_observations(features: np.ndarray) -> np.ndarray:
+    """The different rows of features [n, m], [M, m], in a fixed order."""
+    draws = np.random.default_rng(0)
+    keys = np.zeros(len(features), dtype=np.uint64)
+    for j in range(features.shape[1]):
+        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
+        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+    return features[np.unique(keys, return_index=True)[1]]
+
+
+def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:
+    counts = np.bincount(near * n_actions + actions, minlength=M * n_actions)
+    return counts.reshape(M, n_actions).astype(np.float64)
+
+
+def regions(places: np.ndarray, visits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Visits [M, A] of the region that each representative is in: `REGIONS` of them, however many representatives."""
+    centres = spread_out(places, np.ones(places.shape[1]), REGIONS, rng)
+    region = interpolation(places, np.ascontiguousarray(centres), 1)[0][:, 0]
+    total = np.column_stack([np.bincount(region, weights=column, minlength=len(centres)) for column in visits.T])
+    return np.asarray(total[region])
+
+
+def choose(
+    data: PlayedTransitions, horizon: int, n_actions: int, rng: np.random.Generator
+) -> tuple[KernelChoice, float]:
+    """The way of making outcomes with the best held-out score, one alternative after the other; and its score.
+
+    A fifth of the episodes is held out.
+    """
+    episodes = np.unique(data.episode)
+    held = np.isin(data.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+    train, test = data.where(~held), data.where(held)
+    test = test.where(np.sort(rng.permutation(test.n)[:QUERIES]))
+    if train.n < 2 * n_actions or test.n == 0:
+        return KernelChoice(), np.nan
+    made = {timed: Standard.of(train.features, timed, np.random.default_rng(0)) for timed in (False, True)}
+    plain = made[False]
+    s, after = (plain.place(x, np.zeros(train.n)) for x in (train.features, train.after))
+    v = relevance(s, after, train, n_actions)
+
+    def scores(choice: KernelChoice) -> np.ndarray:
+        place = made[choice.timed].place
+        parts = [place(x, (y.step + i) / horizon) for y in (train, test) for i, x in enumerate((y.features, y.after))]
+        extra = parts[0].shape[1] - v.size
+        weights = np.append(v, np.ones(extra)) ** (choice.power / 2)
+        model = OutcomeModel.of(parts[0], parts[1], train, weights, choice, n_actions)
+        return held_out_scores(model, parts[2], parts[3], test, np.append(v, np.zeros(extra)))
+
+    best, least = KernelChoice(), scores(KernelChoice())
+    for change in ALTERNATIVES:
+        other = replace(best, **change)  # type: ignore[arg-type]
+        found = scores(other)
+        gain = least - found
+        if gain.mean() > max(GAIN * least.mean(), gain.std() / np.sqrt(gain.size)):
+            best, least = other, found
+    return best, float(least.mean())
+
+
+def spread_out(points: np.ndarray, weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """At most `count` of the points [n, k], near the centres of a k-means in the weighted metric."""
+    from scipy.spatial import cKDTree
+
+    z = points * weights
+    if len(z) > 40 * count:
+        drawn = np.sort(rng.permutation(len(z))[: 40 * count])
+        z, points = z[drawn], points[drawn]
+    centres = z[rng.permutation(len(z))[: -(-count // ROUNDS)]]
+    for _ in range(ROUNDS - 1):
+        square = np.asarray(cKDTree(centres).query(z)[0]) ** 2
+        more = min(count - len(centres), -(-count // ROUNDS), int((square > 0).sum()))
+        if more > 0:
+            centres = np.vstack([centres, z[rng.choice(len(z), size=more, replace=False, p=square / square.sum())]])
+    for _ in range(LLOYD):
+        near = cKDTree(centres).query(z)[1]
+        size = np.bincount(near, minlength=len(centres))
+        total = np.column_stack([np.bincount(near, weights=column, minlength=len(centres)) for column in z.T])
+        centres = np.where(size[:, None] > 0, total / np.maximum(size, 1)[:, None], centres)
+    chosen = np.unique(cKDTree(z).query(centres)[1])
+    return points[chosen]
+
+
+def kernel_rows(
+    model: OutcomeModel, centres: np.ndarray, neighbours: int, n_actions: int, scale: BudgetScale
+) -> KernelRows:
+    """Rows of all pairs: outcomes at the centres [M, k], interpolated among them."""
+    M = len(centres)
+    places = np.ascontiguousarray(centres * model.weights)
+    parts = []
+    for a in range(n_actions):
+        if model.places[a].rows.size == 0:
+            continue
+        found = model.sample(centres, a)
+        n, K, k = found.after.shape
+        index, phi = interpolation((found.after * model.weights).reshape(n * K, k), places, neighbours)
+        over = found.ended.reshape(n * K)
+        index[over], phi[over] = M, 1.0 / index.shape[1]
+        weight = found.weights.reshape(n * K, 1) * phi
+        pair = np.repeat(np.arange(M) * n_actions + a, K)[:, None]
+        shift = np.repeat((found.rewards.reshape(n * K, 1) - scale.origin) / scale.unit, index.shape[1], axis=1)
+        parts.append([np.broadcast_to(pair, index.shape).ravel(), index.ravel(), shift.ravel(), weight.ravel()])
+    pairs, after, shifts, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return merged(pairs, after, shifts, weights, M, n_actions)
+
+
+def merged(
+    pair: np.ndarray, after: np.ndarray, shift: np.ndarray, weight: np.ndarray, M: int, n_actions: int
+) -> KernelRows:
+    """Rows with whole shifts: a reward between two of them is split, and equal outcomes of a pair are added up."""
+    whole = np.floor(shift + 1e-9)
+    part = np.clip(shift - whole, 0.0, 1.0)
+    part[part < 2e-9] = 0.0
+    pair, after = np.concatenate([pair, pair]), np.concatenate([after, after])
+    shift = np.concatenate([whole, whole + 1.0]).astype(np.int64)
+    weight = np.concatenate([weight * (1.0 - part), weight * part])
+    kept = weight > 1e-9
+    pair, after, shift, weight = pair[kept], after[kept], shift[kept], weight[kept]
+    low, high = (int(shift.min()), int(shift.max())) if shift.size else (0, 0)
+    key = (pair * (M + 1) + after) * (high - low + 1) + (shift - low)
+    found, place = np.unique(key, return_inverse=True)
+    total = np.bincount(place, weights=weight, minlength=found.size)
+    pair = found // ((M + 1) * (high - low + 1))
+    total = total / np.bincount(pair, weights=total, minlength=M * n_actions)[pair]
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=M * n_actions))]).astype(np.int64)
+    return KernelRows(ptr, (found // (high - low + 1)) % (M + 1), found % (high - low + 1) + low, total)

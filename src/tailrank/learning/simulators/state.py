@@ -1,0 +1,81 @@
+"""Where a learner with candidates stands, and what happened in an iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.risk.law import cvar
+
+
+@dataclass(frozen=True)
+class CandidatesInfo:
+    """What happened in an iteration: returns [n] of its episodes, the promise and the fits in words."""
+
+    returns: np.ndarray
+    tau: float
+    promise: float
+    about: str
+
+    @property
+    def cvar(self) -> float:
+        """Of the episodes of the iteration."""
+        return cvar(self.returns, self.tau)
+
+    @property
+    def mean(self) -> float:
+        """Of their returns."""
+        return float(self.returns.mean())
+
+    def row(self) -> dict[str, Any]:
+        """The columns of a row."""
+        return {"return": self.mean, "objective": self.promise, "played": self.cvar, "model": self.about}
+
+
+@dataclass(frozen=True)
+class CandidatesState:
+    """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit; in the choice,
+    the outputs that are left (`finalists`), the returns of the last round, [finalists, n], what it cost, and whether it
+    is over.
+    """
+
+    k: int
+    played: PlayedEpisodes
+    fitted: tuple[FittedCandidate, ...]
+    fitted_at: int = 0
+    finalists: tuple[int, ...] = ()
+    returns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    choice_episodes: int = 0
+    choice_steps: int = 0
+    chosen: bool = False
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played."""
+        return self.played.n + self.choice_episodes
+
+    @property
+    def steps(self) -> int:
+        """Steps played."""
+        return self.played.steps + self.choice_steps
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = self.played.to_arrays()
+        arrays["job.k"] = np.array([self.k])
+        arrays["counters"] = np.array(
+            [self.k, self.fitted_at, self.choice_episodes, self.choice_steps, self.chosen], dtype=np.int64
+        )
+        arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
+        for i, fitted in enumerate(self.fitted):
+            arrays |= {f"candidate.{i}.{name}": array for name, array in fitted.to_arrays().items()}
+        return arrays
+
+
+def all_outputs(state: CandidatesState) -> list[CandidateOutput]:
+    """Of all candidates."""
+    return [output for fitted in state.fitted for output in fitted.outputs()]

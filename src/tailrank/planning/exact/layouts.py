@@ -1,0 +1,31 @@
+"""Tables for terminal values of any shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank.models.grid import BudgetGrid
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.induction import Layout, tables_of, units_of_steps
+
+_FAR = 2**60
+
+
+def whole_layout(mdp: FiniteMDP, grid: BudgetGrid, first: int, last: int) -> Layout:
+    """Tables of all budgets that can follow from the starting budgets first..last, whatever is done.
+
+    Nothing is read beyond their ends, so they serve any terminal value.
+    """
+    from tailrank.planning.exact import _forward_kernels as _kernels
+
+    step_units, states = units_of_steps(mdp, grid), mdp.start > 0
+    low, high = np.where(states, first, _FAR), np.where(states, last, -_FAR)
+    tables, products = [tables_of(np.where(states, low, 0), high, states)], 0.0
+    for h in range(mdp.horizon):
+        ptr, next_state, prob, _ = mdp.rows(h)
+        products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
+        after = np.full_like(low, _FAR), np.full_like(high, -_FAR)
+        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, step_units(h), low, high, *after)
+        low, high = after
+        tables.append(tables_of(np.where(low <= high, low, 0), high, low <= high))
+    return Layout(tuple(tables), products)

@@ -1,0 +1,1 @@
+"""The budget induction on representative states."""

@@ -1,0 +1,76 @@
+"""The budget induction on the representatives of a kernel model.
+
+    V_H(j, c) = c^+,    V_h(j, c) = min_a { sum_e w_e V_{h+1}(after_e, c - r_e) - bonus(j, a) }
+
+on `count` budgets. Rewards are real: a reward between two budgets is split between its neighbours, which makes the
+shortfall larger (V is convex between kinks), never smaller. Without bonus, c - V_0(c) / tau is at most what the best
+outcomes add up to, whatever the data. A pair that is allowed without any outcome has the shortfall -bonus times the
+steps that are left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.policies.kernel import BudgetScale, KernelRows
+from tailrank.risk.law import best_budget
+
+DENSE, RATIO = 16, 1.15
+"""Tables are kept for the last `DENSE` steps, and before that for steps left that grow by this ratio."""
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """steps [T] left, their tables [T, M, C] (units, float32); curve [C] of the start, its best budget and promise."""
+
+    steps: np.ndarray
+    tables: np.ndarray
+    curve: np.ndarray
+    budget: float
+    promise: float
+
+
+def kept_steps(horizon: int) -> np.ndarray:
+    """Steps left 0..H - 1 whose tables are kept: dense near the end, thinner before.
+
+    >>> kept_steps(25).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 21, 24]
+    """
+    steps = list(range(min(DENSE + 1, horizon)))
+    while steps[-1] < horizon - 1:
+        steps.append(min(int(steps[-1] * RATIO), horizon - 1))
+    return np.array(steps, dtype=np.int64)
+
+
+def plan_kernel(
+    rows: KernelRows,
+    scale: BudgetScale,
+    horizon: int,
+    start: np.ndarray,
+    tau: float,
+    bonus: np.ndarray,
+    allowed: np.ndarray,
+) -> KernelPlan:
+    """The plan of H steps; start [M]: how likely each representative is at first; bonus, allowed [M, A]."""
+    from tailrank.planning.kernel._kernels import backup, widen
+
+    M, C = len(bonus), scale.count
+    pad = int(np.abs(rows.shift).max(initial=0)) + 1
+    table = np.empty((M + 1, C + 2 * pad))
+    steps = kept_steps(horizon)
+    tables = np.empty((len(steps), M, C), dtype=np.float32)
+    values = np.tile(np.maximum(np.arange(C) + scale.low, 0.0), (M, 1))
+    tables[0] = values
+    for left in range(1, horizon + 1):
+        widen(values, pad, scale.ended(left - 1), table)
+        values = np.empty((M, C))
+        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, values)
+        kept = np.searchsorted(steps, left)
+        if kept < len(steps) and steps[kept] == left:
+            tables[kept] = values
+    curve = start @ values * scale.unit
+    budgets = scale.budget(np.arange(C), horizon)
+    best = best_budget(budgets, curve, tau)
+    return KernelPlan(steps, tables, curve, float(budgets[best]), float(budgets[best] - curve[best] / tau))

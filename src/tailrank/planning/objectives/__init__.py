@@ -1,0 +1,1 @@
+"""The best policies for risk measures of all kinds."""

@@ -1,0 +1,193 @@
+"""Compiled loops of the pessimistic induction; `induction` has the mathematics. Plain NumPy twins are in the tests.
+
+Rows are compressed: those of the pair k = s A + a are ptr[k] .. ptr[k + 1] - 1, each with its next state (S: the
+episode has ended; S + 1: nobody knows), its units and its share of the pair's weight. Tables are [S + 2, W + 1]:
+a row a state, a column a budget.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tailrank._system.jit import compiled
+
+ROUNDS = 12
+"""Newton steps at most; any number of them gives a bound that holds."""
+CLOSE = 1e-3
+"""Change of t at which the search ends, relative to t and the mean: the value is then good to its square."""
+TINY = 1e-6
+"""Part of the mean below which t counts as 0."""
+
+
+@compiled
+def least_mean(x, share, n, radius):
+    """The least sum of q x [n] over laws q with sum of share log(share / q) <= radius, where q may also put mass on 0.
+
+    By duality the largest over t >= 0 of exp(sum of share log(t + x) - radius) - t, which no t exceeds. share > 0.
+    """
+    if radius == np.inf:
+        return 0.0
+    mean, square = 0.0, 0.0
+    for i in range(n):
+        mean += share[i] * x[i]
+        square += share[i] * x[i] * x[i]
+    if mean <= 0.0 or radius <= 0.0:
+        return max(mean, 0.0)
+    deviation = math.sqrt(max(square - mean * mean, 0.0))
+    # Where the ball is small, t + mean is about deviation / sqrt(2 radius).
+    t = max(deviation / math.sqrt(2.0 * radius) - mean, 0.0)
+    best = 0.0
+    for _ in range(ROUNDS):
+        logs, first, second = 0.0, 0.0, 0.0
+        for i in range(n):
+            y = t + x[i]
+            if y <= 0.0:
+                logs = -np.inf
+                break
+            logs += share[i] * math.log(y)
+            inverse = share[i] / y
+            first += inverse
+            second += inverse / y
+        if logs == -np.inf:
+            # Some x are 0, so the best t is not: leave 0 by a part of the mean.
+            t = 0.01 * mean
+            continue
+        best = max(best, math.exp(logs - radius) - t)
+        slope = logs + math.log(first) - radius  # its sign is that of the derivative, and it falls with t
+        fall = first - second / first
+        if fall >= 0.0 or (slope <= 0.0 and t <= TINY * mean):
+            break
+        before = t
+        if t > mean:
+            # Newton in 1 / (t + mean)^2, in which `slope` is nearly linear.
+            far = t + mean
+            y = (1.0 + 2.0 * slope / (far * fall)) / (far * far)
+            t = max(1.0 / math.sqrt(y) - mean if y > 0.0 else 2.0 * far, 0.1 * t)
+        elif t > 0.0:
+            # Newton in log t, in which it is nearly linear where some x are 0.
+            t *= math.exp(min(max(-slope / (fall * t), -3.0), 3.0))
+        else:
+            t = 0.1 * mean
+        if abs(t - before) <= CLOSE * (t + mean):
+            break
+    return best
+
+
+@compiled
+def _saved_of(x, begin, end, b, next_state, units, after, floor):
+    """x[i] = what outcome begin + i saves of budget b (its units and what is saved of the rest), above floor."""
+    top = after.shape[1] - 1
+    for k in range(begin, end):
+        left = b - units[k]
+        saved = float(b) if left <= 0 else units[k] + after[next_state[k], min(left, top)]
+        x[k - begin] = max(saved - floor, 0.0)
+
+
+@compiled
+def _short_of(x, begin, end, b, next_state, units, after, floor):
+    """x[i] = what outcome begin + i leaves short of budget b, with slope one above the table, above floor."""
+    top = after.shape[1] - 1
+    for k in range(begin, end):
+        left = b - units[k]
+        short = 0.0 if left <= 0 else after[next_state[k], min(left, top)] + max(left - top, 0)
+        x[k - begin] = max(short - floor, 0.0)
+
+
+@compiled
+def plan_saved(begin, end, A, ptr, next_state, units, share, radius, allowed, after, here, actions, longest):
+    """here[s, b] = the largest over allowed actions of the least mean of what is saved; actions [S, W + 1] attain it.
+
+    The last row of `after` is what is saved after an outcome that nobody has seen. A tie goes to the action that comes
+    first; where no action saves more than that for sure, actions keep what they held.
+    """
+    x, top, lost, last_budget = np.empty(longest), here.shape[1] - 1, after.shape[0] - 1, after.shape[1] - 1
+    for s in range(begin, end):
+        for b in range(1, top + 1):
+            floor = after[lost, min(b, last_budget)]
+            best = 0.0
+            for a in range(A):
+                k = s * A + a
+                first, last = ptr[k], ptr[k + 1]
+                if not allowed[k] or first == last or radius[k] == np.inf:
+                    continue
+                _saved_of(x, first, last, b, next_state, units, after, floor)
+                mean = 0.0
+                for i in range(last - first):
+                    mean += share[first + i] * x[i]
+                if mean * math.exp(-radius[k]) <= best:  # the least mean is no more than that
+                    continue
+                value = least_mean(x, share[first:last], last - first, radius[k])
+                if value > best:
+                    best = value
+                    actions[s, b] = a
+            here[s, b] = floor + best
+
+
+@compiled
+def plan_short(begin, end, A, most, ptr, next_state, units, share, radius, allowed, after, here, longest):
+    """here[s, b] = the least over allowed actions of the least mean of what is left short: no policy does better.
+
+    most: units of the best reward. The last row of `after` is what an outcome that nobody has seen may leave short.
+    """
+    x, top, lost, last_budget = np.empty(longest), here.shape[1] - 1, after.shape[0] - 1, after.shape[1] - 1
+    for s in range(begin, end):
+        for b in range(1, top + 1):
+            left = b - most
+            floor = 0.0 if left <= 0 else after[lost, min(left, last_budget)] + max(left - last_budget, 0)
+            best = np.inf
+            for a in range(A):
+                k = s * A + a
+                if not allowed[k]:
+                    continue
+                first, last = ptr[k], ptr[k + 1]
+                if first == last or radius[k] == np.inf:
+                    best = 0.0
+                    break
+                _short_of(x, first, last, b, next_state, units, after, floor)
+                best = min(best, least_mean(x, share[first:last], last - first, radius[k]))
+                if best <= 0.0:
+                    break
+            here[s, b] = floor + (best if best < np.inf else 0.0)
+
+
+@compiled
+def judge_saved(begin, end, A, ptr, next_state, units, share, radius, played, after, here, longest):
+    """here[s, b] = the least mean of what the played actions [S, W + 1] save."""
+    x, top, lost, last_budget = np.empty(longest), here.shape[1] - 1, after.shape[0] - 1, after.shape[1] - 1
+    for s in range(begin, end):
+        for b in range(1, top + 1):
+            k = s * A + played[s, b]
+            first, last = ptr[k], ptr[k + 1]
+            floor = after[lost, min(b, last_budget)]
+            here[s, b] = floor
+            if first < last and radius[k] < np.inf:
+                _saved_of(x, first, last, b, next_state, units, after, floor)
+                here[s, b] += least_mean(x, share[first:last], last - first, radius[k])
+
+
+@compiled
+def reach_next(A, ptr, next_state, units, share, played, mass, after, here, further, cost, visits):
+    """Move the mass [S + 2, W + 1] of a step to `further` [S + 2, W' + 1] of the next by the played actions.
+
+    visits [S A] grows by the mass of each pair, cost [S A] by mass times (mean less least mean) of what is saved.
+    """
+    top, last_budget = here.shape[1] - 1, after.shape[1] - 1
+    for s in range(mass.shape[0] - 2):
+        for b in range(top + 1):
+            m = mass[s, b]
+            if m <= 0.0:
+                continue
+            k = s * A + played[s, b]
+            visits[k] += m
+            first, last = ptr[k], ptr[k + 1]
+            if first == last:
+                continue
+            mean = 0.0
+            for i in range(first, last):
+                left = max(b - units[i], 0)
+                saved = units[i] + after[next_state[i], min(left, last_budget)]
+                mean += share[i] * min(saved, float(b))
+                further[next_state[i], min(left, last_budget)] += m * share[i]
+            cost[k] += m * (mean - here[s, b])

@@ -1,0 +1,60 @@
+"""Where a plan goes in the counted model, and what each pair takes off the bound.
+
+With G the saved tables of `induction`, p the counted shares and d_h the law of (state, budget) that the plan meets in
+the counted model, what it saves there less what it saves for sure is
+
+    sum_h sum_{s, b} d_h(s, b) (sum_o p(o) x(o) - G_h(s, b)):
+
+every pair has its part of the gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.planning.pessimistic.induction import SavedTables
+from tailrank.planning.pessimistic.model import RecordedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """visits, cost [H, S A]: how often the plan plays each pair, and what the pair takes off what is saved, in units.
+
+    met: H tables [S + 2, W_h + 1] of the mass of each state and budget.
+    """
+
+    visits: np.ndarray
+    cost: np.ndarray
+    met: tuple[np.ndarray, ...]
+
+
+def reach(model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
+    """Where the plan of `tables` goes from `budget`."""
+    from tailrank.planning.pessimistic import _kernels
+
+    pairs = model.n_states * model.n_actions
+    visits, cost = np.zeros((model.horizon, pairs)), np.zeros((model.horizon, pairs))
+    mass = np.zeros((model.n_states + 2, int(model.widths[0]) + 1))
+    mass[model.start.states, budget] = model.start.share
+    met = []
+    for h, step in enumerate(model.steps):
+        met.append(mass)
+        further = np.zeros((model.n_states + 2, int(model.widths[h + 1]) + 1))
+        _kernels.reach_next(
+            model.n_actions,
+            step.ptr,
+            step.next_state,
+            step.units,
+            step.share,
+            tables.actions[h],
+            mass,
+            tables.saved[h + 1],
+            tables.saved[h],
+            further,
+            cost[h],
+            visits[h],
+        )
+        mass = further
+    return Reach(visits, cost, tuple(met))

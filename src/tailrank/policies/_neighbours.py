@@ -1,0 +1,150 @@
+"""Compiled search of the nearest representatives, weights that interpolate among them, and the choice of an action."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrank._system.jit import compiled
+
+RIDGE = 1e-3
+"""How much nearer representatives are preferred where several sets of weights give the same point."""
+
+
+@compiled(fastmath=False)
+def nearest(point, representatives, index, square):
+    """The representatives nearest to a point, sorted: index [K] and squared distances [K]; the first among equals."""
+    K = index.size
+    square[:] = np.inf
+    index[:] = 0
+    for j in range(representatives.shape[0]):
+        d = 0.0
+        for i in range(point.size):
+            d += (point[i] - representatives[j, i]) ** 2
+        if d < square[K - 1]:
+            k = K - 1
+            while k > 0 and square[k - 1] > d:
+                square[k], index[k] = square[k - 1], index[k - 1]
+                k -= 1
+            square[k], index[k] = d, j
+
+
+@compiled(fastmath=False)
+def interpolate(point, representatives, index, square, gram, weight):
+    """weight [K], not negative, sum 1: those that least |point - sum_k weight_k x_k|^2 + ridge sum_k weight_k^2 d_k^2.
+
+    Weights that would be negative are left out, the most negative first. gram [K, K] is room to work in.
+    """
+    K, m = index.size, point.size
+    weight[:] = 0.0
+    if square[0] <= 1e-18 * (1.0 + square[K - 1]):
+        weight[0] = 1.0
+        return
+    active = np.ones(K, dtype=np.bool_)
+    for _ in range(K):
+        for a in range(K):
+            for b in range(a + 1):
+                total = 0.0
+                if active[a] and active[b]:
+                    for i in range(m):
+                        total += (point[i] - representatives[index[a], i]) * (point[i] - representatives[index[b], i])
+                    if a == b:
+                        total += RIDGE * square[a] + 1e-12 * square[K - 1]
+                elif a == b:
+                    total = 1.0
+                gram[a, b] = total
+        for a in range(K):  # Cholesky, in place
+            for b in range(a + 1):
+                total = gram[a, b]
+                for i in range(b):
+                    total -= gram[a, i] * gram[b, i]
+                gram[a, b] = np.sqrt(max(total, 1e-300)) if a == b else total / gram[b, b]
+        for a in range(K):
+            total = 1.0 if active[a] else 0.0
+            for i in range(a):
+                total -= gram[a, i] * weight[i]
+            weight[a] = total / gram[a, a]
+        for a in range(K - 1, -1, -1):
+            total = weight[a]
+            for i in range(a + 1, K):
+                total -= gram[i, a] * weight[i]
+            weight[a] = total / gram[a, a]
+        total, worst = 0.0, -1
+        for a in range(K):
+            total += weight[a]
+        for a in range(K):
+            weight[a] /= total
+            if active[a] and weight[a] < 0.0 and (worst < 0 or weight[a] < weight[worst]):
+                worst = a
+        if worst < 0:
+            return
+        active[worst] = False
+        weight[worst] = 0.0
+    weight[:] = 0.0
+    weight[0] = 1.0
+
+
+@compiled(fastmath=False)
+def interpolate_all(points, representatives, index, weight):
+    """index [n, K] and weight [n, K] of points [n, k]."""
+    K = index.shape[1]
+    square, gram = np.empty(K), np.empty((K, K))
+    for i in range(points.shape[0]):
+        nearest(points[i], representatives, index[i], square)
+        interpolate(points[i], representatives, index[i], square, gram, weight[i])
+
+
+@compiled(fastmath=False)
+def looked_up(row, place):
+    """Entry `place` (real) of a table row [C]: linear between entries, constant below, of slope one above."""
+    last = row.size - 1
+    if place <= 0.0:
+        return float(row[0])
+    if place >= last:
+        return row[last] + (place - last)
+    k = int(place)
+    f = place - k
+    return (1.0 - f) * row[k] + f * row[k + 1]
+
+
+@compiled(fastmath=False)
+def choose_between(
+    points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places, result
+):
+    """Actions result [n] of least shortfall at points [n, k] with places [n] in the tables of budgets.
+
+    The value after a step is (1 - mix) low + mix high (tables [M, C] of two steps); an episode that ended has the
+    shortfall max(place + end, 0); left: steps. Rows as in `KernelRows`; a pair not allowed counts as the worst that is.
+    """
+    M, A = bonus.shape
+    index, square, gram, phi = np.empty(K, dtype=np.int64), np.empty(K), np.empty((K, K)), np.empty(K)
+    q, total = np.empty(A), np.empty(A)
+    for i in range(points.shape[0]):
+        nearest(points[i], representatives, index, square)
+        interpolate(points[i], representatives, index, square, gram, phi)
+        total[:] = 0.0
+        for k in range(K):
+            if phi[k] <= 1e-9:
+                continue
+            j = index[k]
+            worst = -np.inf
+            for a in range(A):
+                begin, stop = ptr[j * A + a], ptr[j * A + a + 1]
+                q[a] = -bonus[j, a] * (left if begin == stop else 1.0)
+                for e in range(begin, stop):
+                    place = places[i] - shift[e]
+                    if after[e] == M:
+                        q[a] += weight[e] * max(place + end, 0.0)
+                    else:
+                        value = (1.0 - mix) * looked_up(low[after[e]], place)
+                        if mix > 0.0:
+                            value += mix * looked_up(high[after[e]], place)
+                        q[a] += weight[e] * value
+                if allowed[j, a]:
+                    worst = max(worst, q[a])
+            for a in range(A):
+                total[a] += phi[k] * (q[a] if allowed[j, a] or worst == -np.inf else worst + 1e-3)
+        best = 0
+        for a in range(1, A):
+            if total[a] < total[best] - 1e-9 * abs(total[best]):
+                best = a
+        result[i] = best

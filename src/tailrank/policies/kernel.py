@@ -1,0 +1,160 @@
+"""The policy of a kernel model: few representative states, what each action leads to from there, and tables of budgets.
+
+    Q_h(x, c, a) = sum_j phi_j(x) sum_e w_e V_{h+1}(after_e, c - r_e),        V_h(j, c) = E(c - R)^+ of what is to come
+
+phi interpolates among the representatives nearest to x in the metric z = (x, h/H) . project. Budgets are counted from
+an origin a step, in units: c = unit (low + place) + origin (H - h), so a reward of `origin` moves nothing. Tables are
+kept for some steps only, densely near the end; between two of them the value is linear in the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Metric:
+    """project [m + 1, k]: what the features less `centre` [m], and h/H in the last row, count for in distances."""
+
+    centre: np.ndarray
+    project: np.ndarray
+
+    @property
+    def timed(self) -> bool:
+        """Whether the step counts."""
+        return bool(self.project[-1].any())
+
+    def place(self, features: np.ndarray, time: np.ndarray | float) -> np.ndarray:
+        """Coordinates [n, k] of features [n, m] seen at time h/H."""
+        z = (np.asarray(features, dtype=np.float64) - self.centre) @ self.project[:-1]
+        return z + np.multiply.outer(time, self.project[-1]) if self.timed else z
+
+
+@dataclass(frozen=True)
+class KernelRows:
+    """Outcomes of pair (j, a), at j A + a: entries ptr[pair]..ptr[pair + 1] of `after` (a representative, or M: the
+    episode is over), `shift` (the reward less the origin, in units) and `weight` (they sum to 1, or there are none).
+    """
+
+    ptr: np.ndarray
+    after: np.ndarray
+    shift: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True)
+class BudgetScale:
+    """Budgets as places 0..count - 1 of a table: c = unit (low + place) + origin times the steps that are left."""
+
+    unit: float
+    low: float
+    count: int
+    origin: float
+
+    def place(self, budgets: np.ndarray | float, left: np.ndarray | int) -> np.ndarray:
+        """Where budgets lie (real numbers) with so many steps left."""
+        return (np.asarray(budgets, dtype=np.float64) - self.origin * left) / self.unit - self.low
+
+    def budget(self, places: np.ndarray | float, left: int) -> np.ndarray:
+        """The budgets at these places."""
+        return self.unit * (self.low + np.asarray(places, dtype=np.float64)) + self.origin * left
+
+    def ended(self, left: int) -> float:
+        """place + this is the shortfall, in units, of an episode that is over with so many steps left."""
+        return self.low + self.origin * left / self.unit
+
+
+@dataclass(frozen=True)
+class KernelPolicy:
+    """A `Policy` on features [n, m]; its memory [n] is the budget that is left.
+
+    representatives [M, k] in the metric; neighbours: how many of them a state is made of. bonus, allowed [M, A]: what
+    an action is favoured by (units), and whether there is data for it. steps [T]: steps left to which the tables
+    [T, M, C] belong, increasing from 0. budget: at the start.
+    """
+
+    metric: Metric
+    representatives: np.ndarray
+    neighbours: int
+    rows: KernelRows
+    scale: BudgetScale
+    bonus: np.ndarray
+    allowed: np.ndarray
+    steps: np.ndarray
+    tables: np.ndarray
+    budget: float
+    horizon: int
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.metric.centre.size)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.bonus.shape[1])
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return np.full(n, float(self.budget))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action with the least shortfall for each observation [n, m] and budget [n]."""
+        from tailrank.policies._neighbours import choose_between
+
+        left = self.horizon - h
+        above = int(np.searchsorted(self.steps, left - 1))
+        below = above if self.steps[above] == left - 1 else above - 1
+        gap = int(self.steps[above] - self.steps[below])
+        mix = 0.0 if gap == 0 else (left - 1 - int(self.steps[below])) / gap
+        result = np.empty(len(states), dtype=np.int64)
+        rows = self.rows
+        choose_between(
+            self.metric.place(states, h / self.horizon),
+            self.representatives,
+            self.neighbours,
+            rows.ptr,
+            rows.after,
+            rows.shift,
+            rows.weight,
+            self.bonus,
+            self.allowed,
+            self.tables[below],
+            self.tables[above],
+            mix,
+            float(left),
+            self.scale.ended(left - 1),
+            self.scale.place(memory, left),
+            result,
+        )
+        return result
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward."""
+        return np.asarray(memory - rewards)
+
+
+def interpolation(points: np.ndarray, representatives: np.ndarray, neighbours: int) -> tuple[np.ndarray, np.ndarray]:
+    """index [n, K] and weight [n, K] of the representatives [M, k] that points [n, k] are made of.
+
+    >>> index, weight = interpolation(np.array([[0.25]]), np.array([[0.0], [1.0], [5.0]]), 2)
+    >>> index.tolist(), weight.round(2).tolist()
+    ([[0, 1]], [[0.75, 0.25]])
+    """
+    from tailrank.policies._neighbours import interpolate_all
+
+    K = min(neighbours, len(representatives))
+    index, weight = np.empty((len(points), K), dtype=np.int64), np.empty((len(points), K))
+    interpolate_all(np.ascontiguousarray(points, dtype=np.float64), representatives, index, weight)
+    return index, weight

@@ -1,0 +1,106 @@
+"""The policy of a shortfall network, in NumPy: what a stored policy needs to act.
+
+    Q(x, h, c, a) = E(c - R)^+,  R what is still to come after a;   dQ/dc at budget i = sigmoid(logit_i(x, h, a))
+
+The network gives the slopes, which lie between 0 and 1 as those of any shortfall, and Q is their sum from the lowest
+budget on, where it is zero. An ensemble's Q is the mean of its members'. `forward` is written once for NumPy and JAX,
+so that training and acting cannot differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailrank.policies.kernel import BudgetScale
+
+CLIP = 10.0
+"""Standardised features are cut here: what was almost constant in training must not shout later."""
+
+Layers = tuple[tuple[Any, Any], ...]
+
+
+def network_input(features: np.ndarray, left: Any, horizon: int, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Standardised features [n, m], and two numbers that say how many steps are left [n] (one sees the end better)."""
+    z = np.clip((np.asarray(features, dtype=np.float64) - centre) / spread, -CLIP, CLIP)
+    left = np.broadcast_to(np.asarray(left, dtype=np.float64), len(z))
+    return np.column_stack([z, left / horizon, 1.0 / np.maximum(left, 1.0)]).astype(np.float32)
+
+
+def forward(xp: Any, layers: Layers, x: Any) -> Any:
+    """Output of ReLU layers (W [k, k'], b [k']) for x [n, k]; xp is numpy or jax.numpy."""
+    for i, (w, b) in enumerate(layers):
+        x = x @ w + b
+        if i + 1 < len(layers):
+            x = xp.maximum(x, 0.0)
+    return x
+
+
+def shortfalls(xp: Any, logits: Any) -> Any:
+    """Q [..., C] in units from the logits of its slopes [..., C - 1]."""
+    slopes = 1.0 / (1.0 + xp.exp(-xp.clip(logits, -30.0, 30.0)))
+    zero = xp.zeros_like(slopes[..., :1])
+    return xp.concatenate([zero, xp.cumsum(slopes, axis=-1)], axis=-1)
+
+
+@dataclass(frozen=True)
+class ShortfallPolicy:
+    """A `Policy` on features [n, m]; its memory [n] is the budget that is left.
+
+    layers: pairs W [E, k, k'], b [E, k'] of E networks (float32); the last has A (C - 1) numbers. centre, spread [m]:
+    of the features. budget: at the start.
+    """
+
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+    centre: np.ndarray
+    spread: np.ndarray
+    scale: BudgetScale
+    budget: float
+    horizon: int
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.centre.size)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.layers[-1][1].shape[1] // (self.scale.count - 1))
+
+    def start(self, n: int) -> np.ndarray:
+        """The starting budget, n times."""
+        return np.full(n, float(self.budget))
+
+    def values(self, features: np.ndarray, left: Any) -> np.ndarray:
+        """Q [n, A, C] in units on the grid of budgets, with so many steps left."""
+        x = network_input(features, left, self.horizon, self.centre, self.spread)
+        total = np.zeros((len(x), self.n_actions, self.scale.count))
+        for e in range(len(self.layers[0][0])):
+            logits = forward(np, tuple((w[e], b[e]) for w, b in self.layers), x)
+            total += shortfalls(np, logits.reshape(len(x), self.n_actions, -1))
+        return total / len(self.layers[0][0])
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action with the least shortfall for each observation [n, m] and budget [n]."""
+        left = self.horizon - h
+        values = self.values(states, left)
+        place = np.clip(self.scale.place(memory, left), 0.0, self.scale.count - 1)
+        low = np.minimum(place.astype(np.int64), self.scale.count - 2)
+        rows, part = np.arange(len(values)), (place - low)[:, None]
+        found = (1.0 - part) * values[rows, :, low] + part * values[rows, :, low + 1]
+        return np.asarray(found.argmin(axis=1))
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward."""
+        return np.asarray(memory - rewards)

@@ -1,0 +1,168 @@
+"""Simulators of the study of kernel models and shortfall networks, after public tasks; all are plain Gymnasium.
+
+trading   five numbers, five positions; returns with Student's t of 3 degrees of freedom and changing volatility
+maze      a guarded maze as in CeSoR (Greenberg et al. 2022): the short way pays a toll that is seldom and large
+pole      CartPole with gusts, 100 steps, and a fall that costs 50
+stock     perishable stock of three ages with random demand, eight order sizes
+"""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Trading(gymnasium.Env):
+    """Hold -2..2 of an asset that reverts to a mean; costs for trading; H = 50."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (5,), np.float32)
+        self.action_space = spaces.Discrete(5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.price, self.volatility, self.position, self.last, self.h = 0.0, 1.0, 0, 0.0, 0
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.array([self.price, self.volatility, self.position, self.last, self.h / 50], dtype=np.float32)
+
+    def step(self, action):
+        position = int(action) - 2
+        cost = 0.1 * abs(position - self.position)
+        shock = self.volatility * self.np_random.standard_t(3) / np.sqrt(3)
+        move = -0.2 * self.price + 0.5 * shock
+        self.volatility = 0.85 * self.volatility + 0.15 * (0.4 + abs(shock))
+        self.price, self.last, self.position, self.h = self.price + move, move, position, self.h + 1
+        return self._seen(), position * move - cost, False, False, {}
+
+
+class Maze(gymnasium.Env):
+    """From the left to the goal on the right in [0, 8]^2 with walls; a guard on the short way costs 30 with p = .15."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0.0, 8.0, (2,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = np.array([1.0, 1.0]) + self.np_random.uniform(-0.5, 0.5, 2)
+        self.guarded = False
+        return self.place.astype(np.float32), {}
+
+    def step(self, action):
+        move = np.array([(0.8, 0.0), (-0.8, 0.0), (0.0, 0.8), (0.0, -0.8)][int(action)])
+        there = np.clip(self.place + move + self.np_random.normal(0.0, 0.1, 2), 0.0, 8.0)
+        wall = 3.0 < there[0] < 5.0 and 2.0 < there[1] < 6.5
+        reward = -1.0
+        if not wall:
+            entered = 3.0 < there[0] < 5.0 and there[1] <= 2.0 and not 3.0 < self.place[0] < 5.0
+            self.place = there
+            if entered and self.np_random.random() < 0.15:
+                reward -= 30.0
+        done = bool(self.place[0] > 7.0 and self.place[1] < 2.0)
+        return self.place.astype(np.float32), reward, done, False, {}
+
+
+class Pole(gymnasium.Env):
+    """CartPole whose pole is pushed by gusts now and then; a step pays 0.1, a fall costs 50."""
+
+    def __init__(self) -> None:
+        self.inner = gymnasium.make("CartPole-v1").unwrapped
+        self.observation_space, self.action_space = spaces.Box(-np.inf, np.inf, (4,), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        seen, _ = self.inner.reset(seed=int(self.np_random.integers(2**31)))
+        return seen, {}
+
+    def step(self, action):
+        seen, _, fell, _, _ = self.inner.step(int(action))
+        if self.np_random.random() < 0.05:
+            x, v, theta, w = self.inner.state
+            self.inner.state = (x, v, theta, w + self.np_random.normal(0.0, 0.6))
+            seen = np.array(self.inner.state, dtype=np.float32)
+        return seen, -50.0 if fell else 0.1, bool(fell), False, {}
+
+
+class Stock(gymnasium.Env):
+    """Goods that last three days; orders arrive the next day; demand is Poisson with a season; H = 25."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (6,), np.float32)
+        self.action_space = spaces.Discrete(8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.stock, self.coming, self.demand, self.h = np.array([0.0, 0.0, 10.0]), 0.0, 8.0, 0
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.array([*self.stock, self.coming, self.demand, np.sin(self.h / 4)], dtype=np.float32)
+
+    def step(self, action):
+        order = 3.0 * int(action)
+        rate = 8.0 + 5.0 * np.sin(self.h / 4)
+        shock = 3.0 if self.np_random.random() < 0.08 else 1.0
+        self.demand = float(self.np_random.poisson(rate / shock))
+        left, sold = self.demand, 0.0
+        for age in range(3):
+            taken = min(left, self.stock[age])
+            self.stock[age] -= taken
+            left, sold = left - taken, sold + taken
+        spoiled = self.stock[0]
+        self.stock = np.array([self.stock[1], self.stock[2], self.coming])
+        self.coming, self.h = order, self.h + 1
+        return self._seen(), 5.0 * sold - 2.0 * order - 1.0 * spoiled - 1.5 * left, False, False, {}
+
+
+def windy_lander():
+    """LunarLander with wind; needs Box2D."""
+    return gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
+
+
+TASKS = {
+    "trading": (Trading, 50),
+    "pole": (Pole, 100),
+    "maze": (Maze, 60),
+    "stock": (Stock, 25),
+    "lander": (windy_lander, 400),
+    "sepsis": ("icu_sepsis:Sepsis/ICU-Sepsis-v2", 100),
+}
+"""What makes the environment, and its horizon."""
+FOR_DEFAULTS = ("trading", "pole")
+"""Tasks that were looked at when defaults were chosen; the others only judge."""
+
+
+class Rule:
+    """A rule of thumb on features: action = function(features [n, m])."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def start(self, n):
+        return np.zeros(n)
+
+    def act(self, h, states, memory):
+        return self.function(np.asarray(states, dtype=float)).astype(np.int64)
+
+    def update(self, h, states, actions, rewards, next_states, memory):
+        return memory
+
+
+RULES = {
+    # Against the price where it is far from its mean, less where it moves much.
+    "Trading": lambda x: 2 - np.sign(x[:, 0]) * (np.abs(x[:, 0]) > 1.0 * x[:, 1]),
+    "Pole": lambda x: x[:, 2] + 0.5 * x[:, 3] + 0.05 * x[:, 0] + 0.1 * x[:, 1] > 0,
+    # Up on the left, to the right above the wall, down on the right.
+    "Maze": lambda x: np.where((x[:, 0] < 5.3) & (x[:, 1] < 7.0), 2, np.where(x[:, 0] < 7.3, 0, 3)),
+    # Order up to two days of demand at its usual rate.
+    "Stock": lambda x: np.clip(np.round((18.0 - x[:, 1] - x[:, 2] - x[:, 3]) / 3.0), 0, 7),
+}
+
+
+def rule_of_thumb(task):
+    """The rule for a class of environments, or for its name; None where there is none."""
+    found = RULES.get(task if isinstance(task, str) else getattr(task, "__name__", ""))
+    return None if found is None else Rule(found)

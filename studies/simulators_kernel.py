@@ -1,0 +1,175 @@
+"""Kernel models and shortfall networks on simulators beside deep rivals, at equal numbers of environment steps.
+
+    python studies/simulators_kernel.py [--tasks NAME ...] [--methods NAME ...] [--steps N ...] [--seeds N] [--table]
+
+A run is a task, a method, a number of steps and a seed; its line is appended to studies/results/simulators_kernel.jsonl
+when it is done, and runs that are there already are skipped, so that the study can be stopped and taken up again.
+--table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
+
+Tasks: `trading` and `pole` were used, with seed 0, to choose defaults; so were CartPole-v1, Taxi-v4 and MountainCar-v0
+for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn and ppo need
+the extra `deep`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import gymnasium
+import numpy as np
+from simulator_tasks import FOR_DEFAULTS, TASKS, rule_of_thumb
+
+from tailrank import cvar, cvar_interval
+from tailrank.envs import open_simulator
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.registry import make_learner
+from tailrank.policies.tables import UniformPolicy
+
+RESULTS, PAGE = HERE / "results" / "simulators_kernel.jsonl", HERE.parent / "docs" / "simulators_kernel_results.md"
+METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "shortfall-dqn", "auto")
+TAU, FIRST, FRESH, WIDTH = 0.1, 10, 2000, 8
+
+
+def run(task: str, method: str, steps: int, seed: int) -> dict[str, object]:
+    """Train with so many steps, judge on fresh episodes."""
+    make, horizon = TASKS[task]
+    with open_simulator(make, horizon=horizon, width=WIDTH) as env:
+        streams, begun = Streams(seed), time.process_time()
+        policy, about = trained(method, env, steps, seed, streams)
+        seconds = time.process_time() - begun
+        returns = play_simulator(policy, env, streams.evaluation_seeds(0, FRESH)).returns
+    found = cvar_interval(returns, TAU, 0.95, rng=streams.evaluation(0, 1))
+    row = {"task": task, "method": method, "steps": steps, "seed": seed, "cvar": cvar(returns, TAU)}
+    row |= {"low": found.lower, "high": found.upper, "mean": float(returns.mean()), "seconds": round(seconds, 1)}
+    return row | about
+
+
+def trained(method, env, steps, seed, streams):
+    """The policy of a method after about so many steps, and what it says about itself."""
+    if method == "uniform":
+        return UniformPolicy(env.n_actions, env.horizon, streams.planner(0)), {}
+    if method == "rule":
+        return rule_of_thumb(env.name), {}
+    if method in ("kernel", "shortfall-dqn", "auto"):
+        from dataclasses import replace
+
+        learner = replace(make_learner(method, "simulator", tau=TAU), total_steps=steps)
+        state = learner.init(env, streams)
+        while not learner.over(state, env.horizon):
+            state, _ = learner.step(state, env, streams)
+        returned = learner.choose(state, env, streams)
+        about = {"played": state.steps, "returned": returned.returned, "promise": returned.about["promise"]}
+        return returned.policy, about
+    return deep(method, env, steps, seed)
+
+
+def deep(method, env, steps, seed):
+    """QR-DQN or PPO on the same simulator, the step being part of what is seen."""
+    from stable_baselines3 import PPO
+
+    from tailrank.learning.rivals.observations._qr_torch import Deep
+    from tailrank.learning.rivals.observations._simulator_env import FiniteHorizon, SimulatorEnv
+
+    view = FiniteHorizon(SimulatorEnv(env), env.horizon)
+    if method == "ppo":
+        model = PPO("MlpPolicy", view, gamma=1.0, seed=seed, device="cpu").learn(steps)
+        return SB3Policy(model, env.horizon), {"played": int(model.num_timesteps)}
+    target = {"qr-dqn-mean": {"act": "mean"}, "qr-dqn-cvar": {}}[method]
+    settings = make_learner("qr-dqn", "simulator", tau=TAU, **target)
+    most = Deep(settings, view, 10**9, seed, np.zeros(0))
+    most.counter.total = steps
+    most.model.learn(steps, callback=most.counter)
+    return most.policy(), {"played": most.steps}
+
+
+class SB3Policy:
+    """A trained model of Stable-Baselines3 as a policy on features."""
+
+    def __init__(self, model, horizon):
+        self.model, self.horizon = model, horizon
+
+    def start(self, n):
+        return np.zeros(n)
+
+    def act(self, h, states, memory):
+        from tailrank.policies.distributional import with_step
+
+        return self.model.predict(with_step(states, h, self.horizon), deterministic=True)[0]
+
+    def update(self, h, states, actions, rewards, next_states, memory):
+        return memory
+
+
+def rows() -> list[dict]:
+    """What was run."""
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.is_file() else []
+
+
+def table() -> str:
+    """The page: a row a task and number of steps, CVaR of every method (all seeds), the best in bold."""
+    found = rows()
+    lines = ["| task | steps | " + " | ".join(METHODS) + " |", "| --- | ---: |" + " ---: |" * len(METHODS)]
+    for task in TASKS:
+        for steps in sorted({r["steps"] for r in found if r["task"] == task}):
+            cells, means = [], {}
+            for method in METHODS:
+                fixed = method in ("uniform", "rule")
+                mine = [
+                    r for r in found if r["task"] == task and r["method"] == method and (fixed or r["steps"] == steps)
+                ]
+                values = [r["cvar"] for r in sorted(mine, key=lambda r: r["seed"])][: 1 if fixed else None]
+                cells.append(", ".join(f"{v:.3g}" for v in values))
+                if values:
+                    means[method] = float(np.mean(values))
+            best = max((m for m in means if m not in ("uniform", "rule")), key=means.get, default="")
+            cells = [f"**{c}**" if m == best else c for m, c in zip(METHODS, cells, strict=True)]
+            star = " (defaults)" if task in FOR_DEFAULTS else ""
+            lines.append(f"| {task}{star} | {steps:,} | " + " | ".join(cells) + " |")
+    times = [
+        f"{m} {np.mean([r['seconds'] for r in found if r['method'] == m and r['steps'] == s]):.0f} s at {s:,}"
+        for m in METHODS[2:]
+        for s in sorted({r["steps"] for r in found if r["method"] == m})
+    ]
+    return "\n".join([*lines, "", "Processor seconds of a run, mean over tasks: " + ", ".join(times) + ".", ""])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--tasks", nargs="*", default=list(TASKS))
+    options.add_argument("--methods", nargs="*", default=list(METHODS))
+    options.add_argument("--steps", nargs="*", type=int, default=[15_000, 60_000])
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--table", action="store_true")
+    given = options.parse_args()
+    if given.table:
+        PAGE.write_text(table())
+        return
+    done = {(r["task"], r["method"], r["steps"], r["seed"]) for r in rows()}
+    for seed in range(FIRST, FIRST + given.seeds):
+        for steps in given.steps:
+            for task in given.tasks:
+                for method in given.methods:
+                    key = (task, method, 0 if method in ("uniform", "rule") else steps, seed)
+                    missing = method == "rule" and rule_of_thumb(TASKS[task][0]) is None
+                    if key in done or missing:
+                        continue
+                    row = run(*key)
+                    done.add(key)
+                    with RESULTS.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+                    print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    gymnasium.logger.min_level = gymnasium.logger.ERROR
+    main()

@@ -1,0 +1,115 @@
+"""learn-logs, evaluate --logs and check on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from command import cli, fails
+from logged import frame_of, small_mdp
+from tailrank import write_mdp
+
+KEYS = ["status", "tau", "delta", "episodes", "transitions", "lower", "upper", "promise", "behaviour", "seconds", "out"]
+
+
+def write(path, frame):
+    lines = [",".join(frame)] + [",".join(map(str, row)) for row in zip(*frame.values())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def ward(tmp_path):
+    """A log, a later one, the model they come from, and where a plan may go."""
+    mdp = small_mdp()
+    write(tmp_path / "log.csv", frame_of(mdp, 3000, 0))
+    write(tmp_path / "later.csv", frame_of(mdp, 2000, 1))
+    write_mdp(mdp, tmp_path / "model.csv")
+    return tmp_path
+
+
+def test_learn_judge_and_report(ward):
+    out = ward / "runs" / "ward"
+    done = cli("learn-logs", ward / "log.csv", "--tau", 0.3, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert list(said) == KEYS
+    assert list(said["behaviour"]) == ["cvar", "low", "high", "mean"]
+    exact = cli("evaluate", out, ward / "model.csv", "--json")
+    assert exact.exit_code == 0, exact.output
+    true = json.loads(exact.stdout)["results"][0]
+    assert true["tau"] == 0.3
+    assert true["method"] == "exact"
+    assert said["lower"] <= true["cvar"] <= said["upper"]
+    judged = cli("evaluate", out, "--logs", ward / "later.csv", "--json")
+    assert judged.exit_code == 0, judged.output
+    found = json.loads(judged.stdout)["results"][0]
+    assert found["lower"] <= true["cvar"] <= found["upper"]
+    assert cli("evaluate", out, "--logs", ward / "later.csv").exit_code == 0
+    page = cli("report", out, "-o", ward / "report.html")
+    assert page.exit_code == 0, page.output
+    assert "What the records support" in (ward / "report.html").read_text()
+    again = cli("learn-logs", ward / "log.csv", "--tau", 0.3, "--out", out)
+    assert again.exit_code == 0
+    assert "improved" in again.stdout
+
+
+def test_bad_input_writes_nothing(ward):
+    frame = frame_of(small_mdp(), 20, 0)
+    frame["probability"][4] = 0.0
+    path, out = write(ward / "bad.csv", frame), ward / "bad"
+    fails(cli("learn-logs", path, "--out", out), "line 6", "'probability'", "0.0")
+    fails(cli("learn-logs", ward / "log.csv", "--horizon", 2, "--out", out), "line 4", "'step'")
+    fails(cli("learn-logs", ward / "log.csv", "--column", "state", "--out", out), "--column")
+    fails(cli("learn-logs", ward / "none.parquet", "--out", out), "no such file")
+    fails(cli("learn-logs", ward / "log.csv", "--out", ward), "other files")
+    assert not out.exists()
+
+
+def test_evaluate_says_what_is_missing(ward):
+    out = ward / "ward"
+    assert cli("learn-logs", ward / "log.csv", "--out", out, "--quiet").exit_code == 0
+    fails(cli("evaluate", out), "--logs")
+    fails(cli("evaluate", out, "--logs", ward / "later.csv", "--episodes", 5), "--episodes")
+    frame = frame_of(small_mdp(), 20, 0)
+    frame["state"][7] = 12
+    fails(cli("evaluate", out, "--logs", write(ward / "new.csv", frame)), "line 9", "'state'", "12")
+    (out / "logs.json").write_text("{}")
+    fails(cli("evaluate", out, ward / "model.csv"), "damaged")
+
+
+def test_check_says_what_is_there(ward):
+    done = cli("check", ward / "log.csv", "--json")
+    said = json.loads(done.stdout)
+    assert (said["kind"], said["errors"]) == ("log", 0)
+    assert said["facts"]["episodes"] == 3000
+    frame = frame_of(small_mdp(), 20, 0)
+    frame["step"][4] = 9
+    bad = cli("check", write(ward / "bad.csv", frame))
+    assert bad.exit_code == 1
+    assert "line 7, column 'step': step 2 follows step 0" in bad.stdout
+    assert json.loads(cli("check", ward / "model.csv", "--json").stdout)["kind"] == "mdp"
+
+
+def test_names_and_admissible_actions(ward):
+    rows = ["patient,t,ward,dose,r,terminated", "p1,0,icu,low,0,false", "p1,1,home,low,1,true"]
+    rows += [
+        f"q{i},{h},{w},{d},{r},{e}"
+        for i in range(30)
+        for h, w, d, r, e in ((0, "icu", "high", 0, 0), (1, "icu", "low", 1, 1))
+    ]
+    (ward / "names.csv").write_text("\n".join(rows))
+    done = cli(
+        "learn-logs",
+        ward / "names.csv",
+        "--column",
+        "state=ward",
+        "--column",
+        "action=dose",
+        "--out",
+        ward / "n",
+        "--json",
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads((ward / "n" / "logs.json").read_text())["result"]["episodes"] == 31

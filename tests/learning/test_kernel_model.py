@@ -1,0 +1,206 @@
+"""The kernel model: interpolation, scores and metric by closed forms; learning, resuming and saving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_simulators import Lock, Simulated
+
+from tailrank import cvar
+from tailrank.checks import InputError
+from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.simulators.kernel import KernelCandidate
+from tailrank.learning.simulators.learners import KernelLearner
+from tailrank.learning.simulators.metric import Standard, Trend, relevance
+from tailrank.learning.simulators.model import distinct_observations, fit_kernel
+from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
+from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
+from tailrank.learning.simulators.scale import budget_scale, covers
+from tailrank.policies.kernel import interpolation
+from tailrank.runs.policy_files import storage
+
+
+class Walk(Simulated):
+    """On a line: step left or right with noise; right of 1 pays 1 and ends, left of -1 costs 2 and ends."""
+
+    horizon, n_actions, n_features = 12, 2, 2
+
+    def _begin(self, rng):
+        return rng.uniform(-0.5, 0.5)
+
+    def _see(self, h, latent, rng):
+        return np.array([latent, rng.normal()])
+
+    def _move(self, h, latent, action, rng):
+        place = latent + (0.3 if action else -0.3) + 0.1 * rng.normal()
+        return (1.0 if place > 1 else -2.0 if place < -1 else 0.0), place, abs(place) > 1
+
+
+def learner(**more):
+    kernel = KernelCandidate(representatives=60, budgets=40)
+    return KernelLearner(0.2, pilot=20, kernel=kernel, **({"total": 120} | more))
+
+
+def run(one, env, seed=0):
+    streams = Streams(seed)
+    state, rows = one.init(env, streams), []
+    while not one.over(state, env.horizon):
+        state, info = one.step(state, env, streams)
+        rows.append(info.row())
+    return state, rows
+
+
+def test_interpolation_reproduces_points_inside_and_projects_those_outside():
+    rng = np.random.default_rng(0)
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    mix = rng.dirichlet(np.ones(3), size=20)
+    index, weight = interpolation(mix @ corners, corners, 3)
+    np.testing.assert_allclose(np.einsum("nk,nkm->nm", weight, corners[index]), mix @ corners, atol=2e-2)
+    assert (weight >= 0).all()
+    np.testing.assert_allclose(weight.sum(axis=1), 1.0)
+    index, weight = interpolation(np.array([[2.0, -1.0], [1.0, 0.0]]), corners, 3)
+    assert index[0, weight[0].argmax()] == 1
+    assert weight[0].max() > 0.99
+    assert weight[1].max() == 1.0
+    assert index[1, weight[1].argmax()] == 1
+
+
+def test_crps_against_all_pairs():
+    rng = np.random.default_rng(1)
+    values, weights, seen = rng.normal(size=(5, 7)), rng.dirichlet(np.ones(7), size=5), rng.normal(size=5)
+    apart = np.abs(values[:, :, None] - values[:, None])
+    plain = (weights * np.abs(values - seen[:, None])).sum(axis=1)
+    plain -= 0.5 * np.einsum("ni,nj,nij->n", weights, weights, apart)
+    np.testing.assert_allclose(crps(values, weights, seen), plain, atol=1e-12)
+
+
+def transitions(n=2000, seed=0):
+    """x = (place, noise that nothing depends on); the place moves by the action, the reward is the place."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)).astype(np.float32)
+    a = rng.integers(0, 2, size=n)
+    after = np.column_stack([0.8 * x[:, 0] + a - 0.5, rng.normal(size=n)]).astype(np.float32)
+    zero = np.zeros(n)
+    return PlayedTransitions(x, a, x[:, 0] * 2.0, after, zero.astype(int), zero.astype(bool), np.arange(n) // 10)
+
+
+def test_metric_knows_what_matters():
+    data = transitions()
+    made = Standard.of(data.features, False, np.random.default_rng(0))
+    s, after = made.place(data.features, np.zeros(data.n)), made.place(data.after, np.zeros(data.n))
+    v = relevance(s, after, data, 2)
+    assert v[0] == 1.0
+    assert v[1] <= 0.011
+    trend = Trend.of(s, data.actions, after, 2)
+    slopes = trend.slopes(s, data.actions)
+    assert slopes[0, 0] == pytest.approx(0.64, abs=0.02)
+    assert slopes[0, 1] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("move", "labels"), [("shift", "kept"), ("trend", "kept"), ("trend", "near"), ("noise", "near")]
+)
+def test_outcomes_are_moved_to_the_state(move, labels):
+    data = transitions()
+    s, after = (np.asarray(x, dtype=float) for x in (data.features, data.after))
+    model = OutcomeModel.of(s, after, data, np.ones(2), KernelChoice(8, move, labels), 2)
+    found = model.sample(np.array([[0.3, 0.1]]), 1)
+    np.testing.assert_allclose(found.weights.sum(axis=1), 1.0)
+    exact = 0.8 * 0.3 + 0.5
+    error = np.abs(found.after[0, :, 0] - exact).max()
+    assert error < (0.1 if move == "shift" else 1e-2)
+    assert np.abs(found.rewards - 0.6).max() < 0.4
+
+
+def test_finite_observations_become_counts():
+    env, streams = Lock(horizon=3, n_actions=3), Streams(3)
+    from tailrank.policies.tables import UniformPolicy
+
+    played = PlayedEpisodes.none(3, 4).with_played(
+        play_simulator(UniformPolicy(3, 3, streams.planner(0)), env, streams.train_seeds(0, 300), keep_features=True)
+    )
+    model = fit_kernel(played, 3, 50, 40, 10**6, np.random.default_rng(0))
+    data = played.transitions(10**6, np.random.default_rng(0))
+    assert len(model.representatives) == len(distinct_observations(played.features)) == 3
+    assert model.visits.sum() == data.n
+    assert model.neighbours == 1
+    for j in range(3):
+        for a in range(3):
+            e = slice(model.rows.ptr[3 * j + a], model.rows.ptr[3 * j + a + 1])
+            mine = (model.metric.place(data.features, 0.0) - model.representatives[j] == 0).all(axis=1)
+            mine &= data.actions == a
+            if mine.any():
+                over = model.rows.weight[e][model.rows.after[e] == 3].sum()
+                assert over == pytest.approx(data.ended[mine].mean())
+
+
+def test_budgets_cover_what_was_seen():
+    rng = np.random.default_rng(0)
+    rewards = rng.integers(-3, 4, size=(30, 5)).astype(float)
+    lengths = rng.integers(1, 6, size=30)
+    rewards[np.arange(5) >= lengths[:, None]] = 0.0
+    features = np.zeros((30, 6, 1))
+    batch = Observed(np.zeros((30, 5), dtype=int), rewards, rewards.sum(axis=1), lengths, np.arange(30), features)
+    played = PlayedEpisodes.none(5, 1).with_played(batch)
+    np.testing.assert_allclose(played.returns(), rewards.sum(axis=1))
+    scale = budget_scale(played, 40)
+    assert scale.unit == 1.0
+    assert covers(scale, played)
+    assert not covers(replace(scale, count=3), played)
+    np.testing.assert_allclose(scale.budget(scale.place(np.array([0.3, 2.0]), 4), 4), [0.3, 2.0])
+
+
+def test_learns_the_best_tail_of_a_walk(tmp_path):
+    state, rows = run(learner(), Walk())
+    assert state.episodes == 120
+    assert state.chosen
+    assert rows[-1]["model"].startswith("choice among 2")
+    policy = learner().policy(state, Walk(), Streams(0))
+    seeds = Streams(0).evaluation_seeds(0, 200)
+    returns = play_simulator(policy, Walk(), seeds).returns
+    assert cvar(returns, 0.2) > 0.9  # always to the right: no walk falls off on the left
+    returned = learner().choose(state, Walk(), Streams(0))
+    assert returned.returned.startswith("kernel")
+    assert returned.about["bound"] <= 1.0
+    assert returned.about["promise"] <= 1.0 + 1e-6
+
+    storage.save(policy, tmp_path / "walk.policy")
+    again = storage.load(tmp_path / "walk.policy").policy
+    np.testing.assert_array_equal(play_simulator(again, Walk(), seeds).returns, returns)
+
+
+def test_damaged_kernel_policies_are_refused(tmp_path):
+    from tailrank.runs.policy_files import budgeted
+
+    state, _ = run(learner(), Walk())
+    arrays, scalars = budgeted.kernel_parts(learner().policy(state, Walk(), Streams(0)))
+    for name, change in (
+        ("rows.after", lambda x: x + 1000),
+        ("rows.ptr", lambda x: x[::-1].copy()),
+        ("tables", lambda x: x[:, :, 1:]),
+        ("steps", lambda x: x + 1),
+        ("metric.project", lambda x: x[1:]),
+        ("representatives", lambda x: x * np.nan),
+    ):
+        with pytest.raises(InputError):
+            budgeted.kernel_policy(arrays | {name: change(arrays[name])}, scalars)
+
+
+def test_a_resumed_run_is_the_same_run():
+    whole, _ = run(learner(), Walk())
+    one, streams, env = learner(), Streams(0), Walk()
+    state = one.init(env, streams)
+    while not one.over(state, env.horizon):
+        state = one.restored(state.to_arrays(), env, streams) if state.k else state
+        state, _ = one.step(state, env, streams)
+    for name, array in whole.to_arrays().items():
+        np.testing.assert_array_equal(state.to_arrays()[name], array, err_msg=name)
+
+
+def test_steps_can_be_the_limit():
+    state, _ = run(learner(total=None, total_steps=600), Walk())
+    assert state.chosen
+    assert 500 <= state.steps <= 750

@@ -1,0 +1,95 @@
+"""The budget induction on representatives against plain NumPy, and against the exact planner on finite MDPs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailrank import FiniteMDP, solve
+from tailrank.learning.simulators.model import merged
+from tailrank.planning.kernel.induction import kept_steps, plan_kernel
+from tailrank.policies.kernel import BudgetScale
+
+
+def random_rows(rng, M=4, A=3, E=5, shifts=3):
+    """Rows of E outcomes a pair as arrays, for the plain version, and merged."""
+    after = rng.integers(0, M + 1, size=(M, A, E))
+    shift = rng.integers(-shifts, shifts + 1, size=(M, A, E))
+    weight = rng.dirichlet(np.ones(E), size=(M, A))
+    pair = np.repeat(np.arange(M * A), E)
+    return after, shift, weight, merged(pair, after.ravel(), shift.ravel().astype(float), weight.ravel(), M, A)
+
+
+def value(row, place):
+    """Linear between entries, constant below, of slope one above."""
+    last = len(row) - 1
+    return np.interp(place, np.arange(last + 1), row) + max(place - last, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_plain_numpy(seed):
+    rng = np.random.default_rng(seed)
+    M, A, H, C = 4, 3, 5, 12
+    after, shift, weight, rows = random_rows(rng)
+    scale = BudgetScale(0.5, -4.0, C, 0.25)
+    bonus, allowed = rng.uniform(size=(M, A)) * 0.2, rng.random((M, A)) < 0.7
+    start = rng.dirichlet(np.ones(M))
+    plan = plan_kernel(rows, scale, H, start, 0.3, bonus, allowed)
+    table = np.tile(np.maximum(np.arange(C) - 4.0, 0.0), (M, 1))
+    for left in range(1, H + 1):
+        q = np.full((M, A, C), np.inf)
+        for j in range(M):
+            for a in range(A):
+                if allowed[j].any() and not allowed[j, a]:
+                    continue
+                for c in range(C):
+                    ahead = [
+                        max(c - s - 4.0 + 0.25 * (left - 1) / 0.5, 0.0) if z == M else value(table[z], c - s)
+                        for z, s in zip(after[j, a], shift[j, a], strict=True)
+                    ]
+                    q[j, a, c] = weight[j, a] @ ahead - bonus[j, a]
+        table = q.min(axis=1)
+        if left < H:
+            np.testing.assert_allclose(plan.tables[left], table, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(plan.curve, 0.5 * start @ table, rtol=1e-9)
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.3, 1.0])
+def test_promise_is_the_exact_optimum_of_a_finite_mdp(tau):
+    rng = np.random.default_rng(7)
+    S, A, H = 5, 3, 6
+    listed = [
+        (s, a, int(t), p, int(r))
+        for s in range(S)
+        for a in range(A)
+        for t, p, r in zip(rng.integers(S, size=3), rng.dirichlet(np.ones(3)), rng.integers(-2, 4, size=3), strict=True)
+    ]
+    s, a, t, p, r = (np.array(column) for column in zip(*listed, strict=True))
+    mdp = FiniteMDP.from_rows(s, a, t, p, r, horizon=H, start=0)
+    rows = merged(s * A + a, t, r - 1.0, p, S, A)
+    scale = BudgetScale(1.0, -3.0 * H, 6 * H + 1, 1.0)
+    plan = plan_kernel(rows, scale, H, np.eye(S)[0], tau, np.zeros((S, A)), np.ones((S, A), dtype=bool))
+    assert plan.promise == pytest.approx(solve(mdp, tau=tau).cvar, abs=1e-9)
+
+
+def test_unknown_pairs_are_worth_going_to_at_once():
+    rows = merged(np.array([0]), np.array([0]), np.zeros(1), np.ones(1), 1, 2)  # action 1 has no outcomes
+    scale = BudgetScale(1.0, -3.0, 7, 0.0)
+    bonus = np.array([[0.05, 0.1]])
+    plan = plan_kernel(rows, scale, 4, np.ones(1), 0.5, bonus, np.ones((1, 2), dtype=bool))
+    np.testing.assert_allclose(plan.curve, -0.4)
+
+
+def test_real_rewards_are_split_between_budgets():
+    rows = merged(np.zeros(2, dtype=int), np.array([0, 0]), np.array([0.25, 2.0]), np.array([0.5, 0.5]), 1, 1)
+    assert rows.shift.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(rows.weight, [0.375, 0.125, 0.5])
+
+
+def test_kept_steps_reach_from_the_end_to_the_start():
+    for horizon in (1, 2, 17, 40, 500):
+        steps = kept_steps(horizon)
+        assert steps[0] == 0
+        assert steps[-1] == horizon - 1
+        assert (np.diff(steps) > 0).all()
+    assert kept_steps(500).size < 60
