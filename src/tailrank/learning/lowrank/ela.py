@@ -110,7 +110,7 @@ class LowRankELA(ObservedELA):
             fit = self._oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
             state = replace(state, fit=fit)
         if state.fit is not None:
-            state = self._planned(state, simulator)
+            state = self._replanned(state, simulator)
         return state, self._info(state, played, refit)
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
@@ -168,7 +168,7 @@ class LowRankELA(ObservedELA):
         if not isinstance(state, LowRankState):
             return super().resumed(state, simulator)
         if state.fit is not None:
-            return self._planned(state, simulator)
+            return self._replanned(state, simulator)
         block = self.block.resumed(state.block, simulator)
         return replace(state, block=block, policy=block.policy)
 
@@ -181,7 +181,7 @@ class LowRankELA(ObservedELA):
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
         if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
             return LowRankState(block, block.policy, compared=n)
-        return self._planned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
+        return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 
     def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
         """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
@@ -206,7 +206,7 @@ class LowRankELA(ObservedELA):
             return state
         return replace(state, support=support_of(state.fit, state.block.replay, streams.planner(state.k, 1)))
 
-    def _planned(self, state: LowRankState, simulator: Simulator) -> LowRankState:
+    def _replanned(self, state: LowRankState, simulator: Simulator) -> LowRankState:
         if state.fit is None:
             return state
         exploration = None

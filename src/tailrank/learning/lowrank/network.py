@@ -96,7 +96,7 @@ def _slopes(
 
 
 @dataclass
-class Adam:
+class DecayedAdam:
     """Adam (Kingma and Ba 2015), going up, with decoupled weight decay on all but the biases."""
 
     decay: float
@@ -104,7 +104,7 @@ class Adam:
     t: int = 0
 
     @classmethod
-    def of(cls, w: Weights, decay: float) -> Adam:
+    def of(cls, w: Weights, decay: float) -> DecayedAdam:
         """For these weights."""
         return cls(decay, {name: (np.zeros_like(x), np.zeros_like(x)) for name, x in w.items()})
 

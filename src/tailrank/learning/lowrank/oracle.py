@@ -22,7 +22,7 @@ from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import gaussians, network
 from tailrank.learning.lowrank.gaussians import Gaussians
-from tailrank.learning.lowrank.transitions import HELD, Transitions
+from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
 from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
 from tailrank.policies.outcomes import OutcomeNetwork
 
@@ -112,7 +112,7 @@ class LowRankOracle:
         data = _Data.of(replay, fit.network.n_actions, fit)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
-        adam = network.Adam.of(weights, fit.setting.decay)
+        adam = network.DecayedAdam.of(weights, fit.setting.decay)
         for i in range(UPDATES):
             rows = rng.integers(data.h.size, size=self.batch)
             adam.step(weights, network.gradient(weights, outcomes.some(rows))[1], 0.3 * self.rate * (1.0 - i / UPDATES))
@@ -201,7 +201,7 @@ class LowRankOracle:
         weights = network.fresh(k, steps, data.n_actions, K, L, self.width, rng)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
-        adam = network.Adam.of(weights, setting.decay)
+        adam = network.DecayedAdam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
         best, kept = -np.inf, (weights, psi)
@@ -242,7 +242,7 @@ class _Data:
     @classmethod
     def of(cls, replay: Replay, n_actions: int, like: LowRankFit | None = None) -> _Data:
         """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given."""
-        t = Transitions.of(replay)
+        t = SeenTransitions.of(replay)
         if like is None:
             centre, project = _places(t.x)
             rewards, law = reward_kinds(t.reward, replay.horizon)
@@ -301,12 +301,12 @@ class _Data:
         return network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
 
 
-def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[Transitions, np.ndarray]:
+def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
     """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
 
     P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
     """
-    t = Transitions.of(replay)
+    t = SeenTransitions.of(replay)
     data = _Data.of(replay, n_actions, fit)
     net = network.network_of(fit.weights, data.centre, data.project, n_actions)
     kinds = np.log(played_kinds(net, t) + 1e-300)
@@ -324,7 +324,7 @@ def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tup
     return t, network.log_likelihoods(fit.weights, outcomes)[0]
 
 
-def played_kinds(net: OutcomeNetwork, t: Transitions) -> np.ndarray:
+def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
     """P(k | x, a) of the actions that were played, [n, K]."""
     f = net.inner(net.places(t.x))
     result = np.empty((t.h.size, net.sizes[0]))

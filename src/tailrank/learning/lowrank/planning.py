@@ -13,7 +13,7 @@ import numpy as np
 
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
-from tailrank.learning.lowrank.transitions import Transitions
+from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
@@ -34,7 +34,7 @@ class ObservedSupport:
 
 def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> ObservedSupport:
     """The support of a fitted model in the episodes."""
-    t = Transitions.of(replay)
+    t = SeenTransitions.of(replay)
     rows = np.flatnonzero(t.followed)
     kinds = played_kinds(fit.network, t)
     states, weights = [], []
@@ -59,7 +59,7 @@ def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> Obs
 
 def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) -> Exploration:
     """The bonus after k iterations, in the units of rewards."""
-    t, net, H = Transitions.of(replay), fit.network, replay.horizon
+    t, net, H = SeenTransitions.of(replay), fit.network, replay.horizon
     steps, A, K = len(net.heads), net.n_actions, net.sizes[0]
     kinds, places = played_kinds(net, t), net.places(t.x)
     z = np.hstack([np.ones((len(places), 1)), places])

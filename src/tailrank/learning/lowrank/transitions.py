@@ -17,7 +17,7 @@ HELD = 5
 
 
 @dataclass(frozen=True)
-class Transitions:
+class SeenTransitions:
     """[n]: episode, step h, action, reward; x and after [n, m] (x again where nothing came next); ended, cut."""
 
     episode: np.ndarray
@@ -30,7 +30,7 @@ class Transitions:
     cut: np.ndarray
 
     @classmethod
-    def of(cls, replay: Replay) -> Transitions:
+    def of(cls, replay: Replay) -> SeenTransitions:
         """All of them, episode by episode."""
         episode, h = np.nonzero(np.arange(replay.horizon) < replay.lengths[:, None])
         last = h + 1 >= replay.lengths[episode]
