@@ -1,6 +1,6 @@
 """Run every ```sh and ```python block of README.md in a temporary folder; the first that fails ends it.
 
-`make` commands are left to CI, which runs them itself. The examples are in reach as examples/.
+`make` and `pip` commands are left to CI, which runs them itself. The examples are in reach as examples/.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def workplace() -> Iterator[Path]:
 
 def command_of(language: str, text: str) -> list[str]:
     """What runs a block."""
-    code = "\n".join(line for line in text.splitlines() if not line.startswith(("make ", "git ")))
+    code = "\n".join(line for line in text.splitlines() if not line.startswith(("make ", "git ", "pip ")))
     if language == "sh":
         return ["bash", "-euo", "pipefail", "-c", code]
     return [sys.executable, "-W", "error", "-c", code]

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import integrate, stats
 
 from tailrank.risk.over_runs import intervals, survival
-from tailrank.risk.over_runs.intervals import average, ends, improvement, middle, separated
-from tailrank.risk.over_runs.survival import Waits, curve, log_rank, median_of
+from tailrank.risk.over_runs.intervals import average, improvement, interquartile_mean, interval_ends, separated_end
+from tailrank.risk.over_runs.survival import Waits, log_rank, median_of, survival_curve
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compare.md"
 TIMES, AT_ONCE = 10_000, 500
@@ -68,7 +68,7 @@ def centres(rng: np.random.Generator) -> str:
     for name, law in LAWS.items():
         for title, statistic, between in (
             ("mean", average, (0.0, 1.0)),
-            ("interquartile mean", middle, (0.25, 0.75)),
+            ("interquartile mean", interquartile_mean, (0.25, 0.75)),
         ):
             value, cells = truth(law, *between), []
             for n in SIZES:
@@ -79,7 +79,7 @@ def centres(rng: np.random.Generator) -> str:
                         [drawn], statistic, axis=-1, n_resamples=2000, batch=200, method="percentile", random_state=rng
                     ).confidence_interval
                     plain.append(holds(narrow.low, value, narrow.high))
-                    low, high = ends(statistic, [drawn], 0.95, rng)
+                    low, high = interval_ends(statistic, [drawn], 0.95, rng)
                     ours.append(holds(low, value, high))
                 cells.append(f"{cell(np.array(plain))}, {cell(np.array(ours))}")
             rows.append([name, title, *cells])
@@ -101,7 +101,7 @@ def medians(rng: np.random.Generator) -> str:
                     times = np.ceil(4 * times) / 4 if ties else times
                     last = np.full(n, end[0]) if end[0] == end[1] else rng.uniform(*end, n)
                     waits = Waits(np.minimum(times, last), times <= last)
-                    line = curve(waits, 0.95)
+                    line = survival_curve(waits, 0.95)
                     found = median_of(line, waits.longest)
                     beyond = found.low is None and value <= found.beyond
                     hits.append(not beyond and held(found.low, value, found.high))
@@ -127,9 +127,9 @@ def improvements(rng: np.random.Generator) -> str:
                 hits = []
                 for _ in batches(n):
                     x, y = (rng.normal(mean, 1.0, (tasks, AT_ONCE, n)) for mean in (shift, 0.0))
-                    low, high = ends(improvement, [*x, *y], 0.95, rng)
-                    # Where all runs of one are above all of the other, as in `intervals.improved`.
-                    won, end = improvement(*x, *y), separated([n] * tasks, 0.95)
+                    low, high = interval_ends(improvement, [*x, *y], 0.95, rng)
+                    # Where all runs of one are above all of the other, as in `intervals.improvement_interval`.
+                    won, end = improvement(*x, *y), separated_end([n] * tasks, 0.95)
                     low, high = np.where(won == 1.0, end, low), np.where(won == 0.0, 1.0 - end, high)
                     hits.append(holds(low, value, high))
                 cells.append(cell(np.array(hits)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -145,6 +145,11 @@ def optimum(name: str) -> BudgetPolicy:
     return solve(one.mdp, one.tau).policy  # type: ignore[return-value]
 
 
+def available(mdp: FiniteMDP) -> np.ndarray:
+    """Which actions there are at all, [S, A]: the same at every step in these processes."""
+    return (np.diff(mdp.ptr).reshape(mdp.n_blocks, mdp.n_states, mdp.n_actions) > 0).all(axis=0)
+
+
 def made_log(name: str, behaviour: str, n: int, seed: int) -> EpisodeLog:
     """A log of n episodes."""
     one, rng = (
@@ -173,7 +178,8 @@ def made_log(name: str, behaviour: str, n: int, seed: int) -> EpisodeLog:
             columns.append(law[np.arange(n), played.actions[:, h]])
             memory = player.update(h, played.states[:, h], played.actions[:, h], played.rewards[:, h], None, memory)
         frame["probability"] = np.stack(columns, axis=1).ravel()
-    return read_log(frame, horizon=H, states=range(one.mdp.n_states), actions=range(one.mdp.n_actions))
+    log = read_log(frame, horizon=H, states=range(one.mdp.n_states), actions=range(one.mdp.n_actions))
+    return replace(log, admissible=available(one.mdp))
 
 
 def true_cvar(policy: BudgetPolicy | MarkovPolicy, log: EpisodeLog, one: Process) -> float:
@@ -195,7 +201,7 @@ def others(log: EpisodeLog, one: Process) -> dict[str, BudgetPolicy | MarkovPoli
     """Plain counts, behaviour cloning, and the pessimistic plan for the mean."""
     budgets = budgets_for(log, reward_limits(log, one.rewards)[0], 1.0)[0]
     counts = counting.count(log, budgets, counting.Counting(one.dynamics == "by-step"))
-    allowed, usual = (np.ones(len(log.states) * len(log.actions), dtype=bool),) * log.horizon, usual_actions(log)
+    allowed, usual = (available(one.mdp).ravel(),) * log.horizon, usual_actions(log)
     plain = counting.plain(counts)
     tables = plan_pessimistic(plain, allowed, usual)
     budget = best_budget(plain, shortfall_of(tables), one.tau)[0]

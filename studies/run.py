@@ -26,7 +26,7 @@ from tailrank.learning.ela.ela import ELA
 from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.output import OutputRule
-from tailrank.learning.schedule import PRACTICAL, THEORY, Schedule
+from tailrank.learning.schedule import PRACTICAL, THEORY
 from tailrank.learning.train import train
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +35,7 @@ SOLVED = 0.95
 SCHEDULES = {
     "practical": PRACTICAL,
     "constants 1": THEORY,
-    "constants 1, printed cap and log": Schedule(cap="printed", log="printed"),
+    "constants 1, printed cap and log": replace(THEORY, cap="printed", log="printed"),
     "no bonus": replace(PRACTICAL, cap=0.0),
     "printed cap": replace(PRACTICAL, cap="printed"),
 }

@@ -131,7 +131,7 @@ TASKS = {
     "sepsis": ("icu_sepsis:Sepsis/ICU-Sepsis-v2", 100),
 }
 """What makes the environment, and its horizon."""
-FOR_DEFAULTS = ("trading", "pole")
+FOR_DEFAULTS = ("trading", "pole", "maze")
 """Tasks that were looked at when defaults were chosen; the others only judge."""
 
 

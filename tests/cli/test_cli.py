@@ -34,7 +34,7 @@ def model(tmp_path, monkeypatch):
 def test_no_arguments_says_what_to_do_next():
     result = cli()
     assert result.exit_code == 0
-    assert result.stdout.count("\n  tailrank ") == 6
+    assert result.stdout.count("\n  tailrank ") == 7
 
 
 @pytest.mark.parametrize("command", ["", "solve", "import", "export", "evaluate", "show"])
@@ -66,7 +66,18 @@ def test_json_is_one_object_with_the_numbers(model):
     assert (data["status"], data["criterion"]) == ("exact", "cvar")
     assert (data["states"], data["actions"], data["horizon"]) == (1, 2, 1)
     first, second = data["results"]
-    assert set(first) == {"tau", "cvar", "lower", "upper", "budget", "var", "mean", "risk_neutral"}
+    assert set(first) == {
+        "tau",
+        "objective",
+        "value",
+        "cvar",
+        "lower",
+        "upper",
+        "budget",
+        "var",
+        "mean",
+        "risk_neutral",
+    }
     assert first["tau"] == 0.2
     assert first["cvar"] == pytest.approx(1.0)
     assert first["risk_neutral"] == pytest.approx({"mean": 1.3, "cvar": -1.5})

@@ -15,8 +15,8 @@ from tailrank.checks import InputError
 from tailrank.comparison import compare
 from tailrank.comparison.export import as_dict, runs_csv, summary_csv
 from tailrank.comparison.tables import of_task, over_all
-from tailrank.risk.over_runs.intervals import share
-from tailrank.risk.over_runs.survival import Waits, log_rank, median
+from tailrank.risk.over_runs.intervals import share_interval
+from tailrank.risk.over_runs.survival import Waits, log_rank, median_time
 
 STAR = 0.8
 REACHED = {
@@ -60,8 +60,8 @@ def test_episodes_to_the_best(found, name, reading):
     cell = getattr(cell_of(found, name), reading)
     assert cell.waits.time.tolist() == times
     assert cell.waits.event.tolist() == [e == 1 for e in events]
-    assert cell.solved == share(sum(events), 3, 0.95)
-    assert cell.median == median(waits(times, events), 0.95)
+    assert cell.solved == share_interval(sum(events), 3, 0.95)
+    assert cell.median == median_time(waits(times, events), 0.95)
     # Some run of ELLA ends after 24 episodes without it: means are up to there.
     assert cell.until == 24
     assert cell.mean.value == pytest.approx(np.mean(times))

@@ -7,7 +7,7 @@ import pytest
 
 from made_runs import LOCK, final, learning, write_run
 from tailrank.comparison.compare import compare
-from tailrank.comparison.groups import grouped, read
+from tailrank.comparison.groups import group_runs, read
 from tailrank.plots import _lines, style
 from tailrank.report._learning import curves
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 def test_the_three_agree(folder, column):
     runs = read(sorted(folder.iterdir()))
     page = curves(runs)["groups"]
-    plots = [_lines.curve(group, column, "episodes", "mean", style.generator(None)) for group in grouped(runs, ())]
+    plots = [_lines.curve(group, column, "episodes", "mean", style.generator(None)) for group in group_runs(runs, ())]
     tables = [cell for task in compare(folder).tasks for cell in task.cells]
     assert len(page) == len(plots) == len(tables) == 2
     for group, line, cell in zip(page, plots, tables, strict=True):

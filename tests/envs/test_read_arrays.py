@@ -61,7 +61,9 @@ def test_both_axis_orders_with_every_reward_shape(read, kernel, given, full):
 def test_as_many_states_as_actions_asks_for_the_order(read):
     square = rng.dirichlet(np.ones(3), size=(3, 3))
     reward = rng.normal(size=(3, 3, 3))
-    with pytest.raises(InputError, match=r"m\.npz: P: has shape \[3, 3, 3\].*--axis-order state-first\|action-first"):
+    with pytest.raises(
+        InputError, match=r"m\.npz: P: has shape \[3, 3, 3\].*axis_order=... \(state-first or action-first\)"
+    ):
         read(P=square, R=reward)
     first = read({"axis_order": "state-first"}, P=square, R=reward).mdp
     second = read({"axis_order": "action-first"}, P=by_action(square), R=by_action(reward)).mdp

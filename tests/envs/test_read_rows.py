@@ -32,9 +32,9 @@ def test_numbered_from_one_with_the_published_header_in_any_order(read):
     assert (mdp.labels, mdp.action_labels, mdp.absorbing) == ((1, 2), (1,), (0,))
     assert mdp.reward.tolist() == [0, -2.5, 1]
     assert source.notes == (
-        "states are numbered from 1 (change with --index-base)",
-        "actions are numbered from 1 (change with --index-base)",
-        "start: state 1, the first (choose with --start)",
+        "states are numbered from 1 (change with index_base=...)",
+        "actions are numbered from 1 (change with index_base=...)",
+        "start: state 1, the first (choose with start=...)",
         "1 state without rows made absorbing, reward 0: 1",
     )
 
@@ -46,7 +46,7 @@ def test_numbered_from_zero_where_a_zero_occurs(read):
 
 
 def test_index_base_one_refuses_a_zero_with_its_line(read):
-    with pytest.raises(InputError, match=r"m\.csv: next_state = 0 on line 3: must be at least 1 \(--index-base 1\)"):
+    with pytest.raises(InputError, match=r"m\.csv: next_state = 0 on line 3: must be at least 1 \(index_base=1\)"):
         read(HEAD + "1,1,1,1,5\n2,1,0,1,5\n", index_base="1")
     with pytest.raises(InputError, match=r"action = -1 on line 2: must be at least 0"):
         read(HEAD + "1,-1,1,1,5\n")
@@ -150,7 +150,7 @@ def test_csv_errors_name_the_line_and_the_value(read, text, message):
 
 
 def test_missing_options_and_files(read, tmp_path):
-    with pytest.raises(InputError, match=r"m\.csv: horizon: .*give --horizon"):
+    with pytest.raises(InputError, match=r"m\.csv: horizon: .*give horizon=..."):
         read(HEAD + "1,1,1,1,0\n", horizon=None)
     with pytest.raises(InputError, match=r"no\.csv: there is no such file"):
         read_mdp(tmp_path / "no.csv")

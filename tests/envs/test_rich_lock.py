@@ -77,7 +77,7 @@ def test_latents_rewards_and_noise_have_their_laws():
 
 def test_counted_numbers():
     # The stream of SplitMix64 from state 0, as its authors publish it.
-    first = _counter_rng._mixed(np.arange(1, 4, dtype=np.uint64) * _counter_rng.GOLDEN)
+    first = _counter_rng._mix_bits(np.arange(1, 4, dtype=np.uint64) * _counter_rng.GOLDEN)
     assert [hex(int(x)) for x in first] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
     key = _counter_rng.keys(np.arange(4000))
     u = _counter_rng.uniforms(key, 0, 50)

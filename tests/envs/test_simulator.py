@@ -195,7 +195,7 @@ def test_ids_settings_and_imports():
         assert rewards.tolist() == [1, 0]
         assert over.tolist() == [True, False]
         assert features.argmax(axis=1).tolist() == [15, 0]
-        assert simulator.notes == ("horizon 100, the environment's own limit (change with --horizon)",)
+        assert simulator.notes == ("horizon 100, the environment's own limit (change with horizon=...)",)
     assert open_simulator("tailrank/RiskyLock-v0", horizon=5).n_actions == 4
     assert (
         open_simulator("tailrank.envs.gymnasium.registered:tailrank/RiskyLock-v0", horizon=5).name
@@ -253,7 +253,7 @@ def test_wrapped_instances():
 
 @forks
 def test_horizons():
-    with pytest.raises(InputError, match="horizon: Walk has no limit on the steps of an episode; give --horizon"):
+    with pytest.raises(InputError, match=r"horizon: Walk has no limit on the steps of an episode; give horizon=..."):
         open_simulator(Walk)
     assert open_simulator(TimeLimit(Walk(), 9)).horizon == 9
     assert open_simulator(copies(lambda: TimeLimit(Walk(), 9), 2, AutoresetMode.NEXT_STEP)).horizon == 9

@@ -10,16 +10,13 @@ from tailrank.envs import from_mdp, make_episodic
 from tailrank.episodes.streams import Streams
 from tailrank.learning.registry import make_learner
 from tailrank.learning.rivals.ascent import tail_weights
+from tailrank.learning.rivals.states.gradient_episodes import GradientBatch, play, softmax, start_law
 from tailrank.learning.rivals.states.policy_gradient import (
     CvarGradient,
-    GradientBatch,
     drifted,
     episode_weights,
     likeliest,
-    play,
     score,
-    softmax,
-    start_law,
     temporal_differences,
 )
 from tailrank.learning.train import train

@@ -9,9 +9,10 @@ import tailrank
 from tailrank.envs import from_mdp
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.ela import ELA
+from tailrank.learning.judge import ExactJudge
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.output import OutputRule
-from tailrank.learning.train import Judge, train
+from tailrank.learning.train import train
 from tailrank.policies.tables import UniformPolicy
 
 pytest.importorskip("gymnasium")
@@ -27,12 +28,12 @@ def lake():
 def test_it_is_learned_far_better_than_at_random(lake, tau):
     learner = ELA(tau, ModelChoice("counts"), share=True)
     *_, (state, _) = train(learner, lake, iterations=20, seed=3)
-    plan, where = OutputRule("best", episodes=400).choose(learner, lake, state, {20: state.plan}, Streams(3))
-    law = Judge.of(learner, lake).law(plan)
+    returned = OutputRule("best", episodes=400).choose(learner, lake, state, {20: state.plan}, Streams(3))
+    law = ExactJudge.of(learner, lake).law(returned.policy)
     uniform = UniformPolicy(4, H, np.random.default_rng(0))
     assert tailrank.play(uniform, lake, 2000, rng=np.random.default_rng(1)).returns.mean() < 0.05
     assert law.mean > 0.35  # the best is 0.46, also where the worst tenth of every policy earns nothing
-    bound = float(where.split("at least ")[1].split()[0])
+    bound = float(returned.returned.split("at least ")[1].split()[0])
     assert 0.0 <= bound <= law.cvar(tau) + 1e-12  # a seed with which the bound holds
 
 

@@ -12,6 +12,7 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.simulators.counted import steps_matter
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
@@ -62,6 +63,8 @@ def test_interpolation_reproduces_points_inside_and_projects_those_outside():
     assert (weight >= 0).all()
     np.testing.assert_allclose(weight.sum(axis=1), 1.0)
     index, weight = interpolation(np.array([[2.0, -1.0], [1.0, 0.0]]), corners, 3)
+    assert (weight >= 0).all()
+    np.testing.assert_allclose(weight.sum(axis=1), 1.0)
     assert index[0, weight[0].argmax()] == 1
     assert weight[0].max() > 0.99
     assert weight[1].max() == 1.0
@@ -122,7 +125,7 @@ def test_finite_observations_become_counts():
     played = PlayedEpisodes.none(3, 4).with_played(
         play_simulator(UniformPolicy(3, 3, streams.planner(0)), env, streams.train_seeds(0, 300), keep_features=True)
     )
-    model = fit_kernel(played, 3, 50, 40, 10**6, np.random.default_rng(0))
+    model = fit_kernel(played, 3, 5, 40, 10**6, np.random.default_rng(0))  # no room for pairs with the step
     data = played.transitions(10**6, np.random.default_rng(0))
     assert len(model.representatives) == len(distinct_observations(played.features)) == 3
     assert model.visits.sum() == data.n
@@ -164,7 +167,8 @@ def test_learns_the_best_tail_of_a_walk(tmp_path):
     assert cvar(returns, 0.2) > 0.9  # always to the right: no walk falls off on the left
     returned = learner().choose(state, Walk(), Streams(0))
     assert returned.returned.startswith("kernel")
-    assert returned.about["bound"] <= 1.0
+    assert returned.why.endswith("too few for a bound")  # 12 episodes each, tau = 0.2
+    assert "bound" not in returned.about
     assert returned.about["promise"] <= 1.0 + 1e-6
 
     storage.save(policy, tmp_path / "walk.policy")
@@ -204,3 +208,27 @@ def test_steps_can_be_the_limit():
     state, _ = run(learner(total=None, total_steps=600), Walk())
     assert state.chosen
     assert 500 <= state.steps <= 750
+
+
+def test_a_bound_comes_with_enough_episodes():
+    one = learner(total=300, choice=0.6)
+    state, _ = run(one, Walk())
+    returned = one.choose(state, Walk(), Streams(0))
+    assert returned.about["bound"] <= max(returned.about["scores"].values())
+    assert "about confidence 0.9" in returned.why
+
+
+def test_steps_are_told_apart_where_they_matter():
+    """In the lock the right action changes with the step; the walk on whole numbers is the same at every step."""
+    one = KernelLearner(0.2, pilot=60, total=400)
+    lock, streams = Lock(horizon=3, n_actions=3), Streams(0)
+    state, _ = run(one, lock)
+    assert state.fitted[0].model.choice.timed
+    returns = play_simulator(one.policy(state, lock, streams), lock, streams.evaluation_seeds(0, 300)).returns
+    assert cvar(returns, 0.2) == pytest.approx(0.8)  # the safe end of the lock
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, size=600)
+    after = (x + rng.integers(0, 2, size=600)) % 3
+    step, zero = np.tile(np.arange(6), 100), np.zeros(600)
+    data = PlayedTransitions(x, zero.astype(int), zero, after, step, zero > 0, np.arange(600) // 6)
+    assert not steps_matter(x, after, data, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from plain_dp import evaluate, shortfall
 
 from tailrank.cli.theory import Theory
 from tailrank.learning.oracles.finite_class import FiniteClass
-from tailrank.learning.schedule import Schedule
+from tailrank.learning.schedule import THEORY, Schedule
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.rewards import RewardLaw
@@ -225,7 +226,8 @@ def test_schedules_are_those_of_the_theorem():
     H, A, d, F, delta = 5, 3, 4, 1000, 0.1
     for k in (1, 10, 1000):
         log = math.log(F * H * k / delta)
-        corrected, printed = Schedule(delta=delta), Schedule(delta=delta, log="printed", cap="printed")
+        corrected = replace(THEORY, delta=delta)
+        printed = replace(THEORY, delta=delta, log="printed", cap="printed")
         assert corrected.alpha(k, H, A, d, math.log(F)) == pytest.approx(H * math.sqrt((A + d * d) * log))
         assert printed.alpha(k, H, A, d, math.log(F)) == pytest.approx(H * math.sqrt(A + d * d) * log)
         assert corrected.lam(k, H, d, math.log(F)) == pytest.approx(d * log)

@@ -91,8 +91,9 @@ def test_playing_in_gymnasium_earns_what_the_table_says():
 
 
 def test_environments_for_learners_are_played_by_policies_on_states_and_on_groups():
-    plan = solve(MDP, tau=0.3)
     env = from_mdp(MDP)
+    plan = solve(env.truth, tau=0.3)
+    assert plan.cvar == pytest.approx(solve(MDP, tau=0.3).cvar, abs=1e-9)
     played = evaluate(plan.policy, env, 0.3, episodes=4000, rng=np.random.default_rng(0))
     assert played.lower <= plan.cvar <= played.upper
     assert played.mean == pytest.approx(plan.mean, abs=0.15)
@@ -105,9 +106,10 @@ def test_environments_for_learners_are_played_by_policies_on_states_and_on_group
     policy = Decoded(solve(rounded.truth, tau=0.3).policy, rounded.group)
     off_grid = evaluate(policy, rounded, 0.3, episodes=500, rng=np.random.default_rng(0))
     assert off_grid.lower <= off_grid.cvar <= off_grid.upper
-    low, high = tailrank.planning.evaluate._range(rounded.truth)
-    assert tailrank.planning.evaluate._range(rounded) == pytest.approx((low - 0.25 * rounded.horizon, high))
-    assert tailrank.planning.evaluate._range(env) == tailrank.planning.evaluate._range(MDP)
+    low, high = tailrank.planning.evaluate.return_range(rounded.truth)
+    assert tailrank.planning.evaluate.return_range(rounded) == pytest.approx((low - 0.25 * rounded.horizon, high))
+    same = tailrank.planning.evaluate.return_range(MDP)
+    assert tailrank.planning.evaluate.return_range(env) == pytest.approx(same, abs=1e-12)
 
 
 # Simulators

@@ -13,7 +13,7 @@ import tailrank
 from brute_force import Tiny, random_rows
 from tailrank.checks import NotConverged
 from tailrank.models.mdp import FiniteMDP
-from tailrank.report._levels import packed_curve
+from tailrank.report._levels import pack_curve
 
 LEVELS = np.unique(np.concatenate([np.geomspace(1e-3, 1.0, 25), np.linspace(0.05, 1.0, 20)]))
 
@@ -48,7 +48,7 @@ def least_margin(m: Tiny, tau: float, tolerance: float | str) -> float | None:
     truth = brute_force.best_cvar_by_brute_force(m, LEVELS)
     width = float(np.ptp(brute_force.totals(m))) or 1.0
     pieces = plan.frontier()
-    page = packed_curve(plan.curve, tuple(LEVELS), most=40)
+    page = pack_curve(plan.curve, tuple(LEVELS), most=40)
     budget, shortfall = (unpack(page[name]) for name in ("budget", "shortfall"))
     shown = np.max(budget - shortfall / LEVELS[:, None], axis=1)
     margin = np.minimum([pieces.cvar(t) for t in LEVELS] - truth, shown - truth) / width

@@ -14,6 +14,8 @@ from tailrank.planning.lsvi.model import View, view
 from tailrank.planning.lsvi.observed import LatentLsvi, LatentModel
 from tailrank.planning.observed.planner import Support
 
+pytestmark = pytest.mark.filterwarnings("ignore:CVaR-LSVI. beta")  # small ones, so that few episodes are enough
+
 
 def sampled(model, bonus=None, prior=0.0, support=None):
     shape = (model.counts.steps, model.counts.n_latents, model.counts.n_actions)

@@ -29,6 +29,7 @@ MDP = FiniteMDP.from_rows(
     [4, -4, -3, -2, -3, 4],
     horizon=6,
 )
+MDP = from_mdp(MDP).truth  # as environments play it: what depends on the next state is paid a step later
 PLAN = solve(MDP, tau=0.5)
 
 
@@ -119,7 +120,7 @@ def test_the_loop_of_stable_baselines3_drives_an_environment_that_shows_the_budg
     envs = [Seeded(BudgetObservation(make(), PLAN.policy), part) for part in shares(seeds, n_envs)]
     found = evaluate_policy(Predictor(PLAN.policy), Vec(envs), 60)
     np.testing.assert_allclose(np.sort(found), np.sort(returns))
-    assert len(set(returns)) > 3
+    assert len(set(returns)) > 2
     if n_envs == 1:
         np.testing.assert_allclose(found, returns)
 

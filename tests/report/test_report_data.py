@@ -18,9 +18,9 @@ from tailrank.policies.tables import BudgetPolicy, MarkovPolicy
 from tailrank.report import _learning, policy_table, sources
 from tailrank.report._domain import grid_width, picture
 from tailrank.report._episodes import Played
-from tailrank.report._levels import pack, packed_curve, shortened, slider
+from tailrank.report._levels import pack, pack_curve, shorten_law, slider
 from tailrank.report.problem import Offered, spread
-from tailrank.runs.folder import locked
+from tailrank.runs.folder import lock_folder
 from tailrank.runs.read import Run
 
 LEVELS = slider([0.123])
@@ -55,7 +55,7 @@ def test_short_laws_have_the_same_tails(seed, offset):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2000, 30_000))
     law = ReturnLaw.of(offset + np.sort(rng.normal(size=n) ** 3), rng.dirichlet(np.full(n, 0.2)))
-    short = shortened(law, LEVELS, 500)
+    short = shorten_law(law, LEVELS, 500)
     assert short.values.size <= 500 + 2 * len(LEVELS) < law.values.size
     assert (np.diff(short.values) > 0).all()
     assert (short.values[0], short.values[-1]) == (law.values[0], law.values[-1])
@@ -68,7 +68,7 @@ def test_short_laws_have_the_same_tails(seed, offset):
 def test_short_curves_have_the_same_best():
     mdp = read_mdp(MODELS / "betting.json").mdp
     plan = solve(mdp, tau=0.1)
-    data = packed_curve(plan.curve, LEVELS, most=5)
+    data = pack_curve(plan.curve, LEVELS, most=5)
     budget, shortfall = unpacked(data["budget"]), unpacked(data["shortfall"])
     assert budget.size < plan.curve.budget.size
     for tau in LEVELS:
@@ -76,7 +76,7 @@ def test_short_curves_have_the_same_best():
 
 
 def test_best_policies_are_best_where_they_say():
-    problem = Offered.solved("betting", read_mdp(MODELS / "betting.json").mdp, 0.1)
+    problem = Offered.solve("betting", read_mdp(MODELS / "betting.json").mdp, 0.1)
     entries = problem.data(LEVELS)["best"]
     assert len(entries) > 20
     seen = [k for entry in entries for k in entry["at"]]
@@ -236,7 +236,7 @@ def test_warnings_name_what_is_wrong(runs, tmp_path):
     both = sources.warnings_of([first, replace(first, manifest=first.manifest | {"versions": {}})])
     assert both == ("The runs were made with different versions of packages.",)
     bare = bare_run(tmp_path / "b")
-    with locked(bare):
+    with lock_folder(bare):
         assert sources.warnings_of([Run.read(bare)]) == ("The run is not finished (running).",)
     assert sources.warnings_of([Run.read(bare)]) == ("The run is not finished (stopped).",)
 

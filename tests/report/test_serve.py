@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 from tailrank.report.live.server import MOST_BODY, Server
 from tailrank.report.live.site import Site
 from tailrank.report.sources import of_sources
-from tailrank.runs.folder import locked
+from tailrank.runs.folder import lock_folder
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def growing(runs, tmp_path):
     lines = (folder / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "rows.jsonl").write_bytes(b"".join(lines[:4]))
     (folder / "manifest.json").write_text('{"status": "running"}')
-    with locked(folder):
+    with lock_folder(folder):
         yield folder, lines
 
 
@@ -265,7 +265,7 @@ def test_a_run_that_was_killed_does_not_go_on(runs, tmp_path):
     folder = tmp_path / "killed"
     shutil.copytree(runs[0], folder)
     (folder / "manifest.json").write_text('{"status": "running"}')
-    with locked(folder):
+    with lock_folder(folder):
         site = Site(lambda: of_sources([str(folder)], lambda _: None, tau=None), [folder])
         assert json.loads(site.data()[0])["live"]["running"]
     shown = json.loads(site.data()[0])

@@ -13,8 +13,8 @@ from scipy import stats
 from tailrank.planning.evaluate import stages, until_narrow
 from tailrank.risk import _bands, intervals
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.over_runs.intervals import ends, improvement, separated, share
-from tailrank.risk.over_runs.survival import Waits, curve, log_rank, median_of
+from tailrank.risk.over_runs.intervals import improvement, interval_ends, separated_end, share_interval
+from tailrank.risk.over_runs.survival import Waits, log_rank, median_of, survival_curve
 
 SURE = 1e-6
 
@@ -84,18 +84,21 @@ def test_probability_of_improvement():
     times, n, value = 600, 10, float(stats.norm.cdf(1 / np.sqrt(2)))
     rng = np.random.default_rng(0)
     x, y = rng.normal(1.0, 1.0, (times, n)), rng.normal(0.0, 1.0, (times, n))
-    low, high = ends(improvement, [x, y], 0.95, rng)
+    low, high = interval_ends(improvement, [x, y], 0.95, rng)
     won = improvement(x, y)
-    low, high = np.where(won == 1.0, separated([n], 0.95), low), np.where(won == 0.0, 1 - separated([n], 0.95), high)
+    low, high = (
+        np.where(won == 1.0, separated_end([n], 0.95), low),
+        np.where(won == 0.0, 1 - separated_end([n], 0.95), high),
+    )
     missed = ((low > value) | (value > high)).sum()
     assert missed <= most_misses(times, 0.05)
-    assert ends(improvement, [x[0], y[0]], 0.95, np.random.default_rng(0))[0].shape == ()
+    assert interval_ends(improvement, [x[0], y[0]], 0.95, np.random.default_rng(0))[0].shape == ()
 
 
 def test_shares_by_enumeration():
     """Wilson's interval: over all shares it covers 95% on average, at none less than 83%."""
     for n in (5, 10, 30):
-        found = [share(k, n, 0.95) for k in range(n + 1)]
+        found = [share_interval(k, n, 0.95) for k in range(n + 1)]
         p = np.linspace(0.0, 1.0, 401)
         covered = sum(stats.binom.pmf(k, n, p) * ((one.low <= p) & (p <= one.high)) for k, one in enumerate(found))
         assert covered.mean() >= 0.945
@@ -109,7 +112,7 @@ def test_survival_bands_medians_and_the_log_rank_test():
     for _ in range(times):
         wait, end = rng.exponential(size=n), rng.uniform(0.2, 2.5, n)
         waits = Waits(np.minimum(wait, end), wait <= end)
-        line = curve(waits, 0.95)
+        line = survival_curve(waits, 0.95)
         k = int(np.searchsorted(line.x, value, side="right")) - 1
         missed[0] += k >= 0 and not line.low[k] <= 0.5 <= line.high[k]
         found = median_of(line, waits.longest)

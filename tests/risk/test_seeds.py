@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tailrank.checks import InputError
-from tailrank.risk.over_runs.intervals import CENTRES, average, ends, widened
+from tailrank.risk.over_runs.intervals import CENTRES, average, interval_ends, widen_confidence
 from tailrank.risk.over_runs.seeds import align, band
 
 
@@ -59,14 +59,14 @@ def test_centres(n):
 def test_ends_against_scipy():
     """Of one sample the same bits as SciPy's bootstrap; in blocks as in one piece."""
     values = np.random.default_rng(3).exponential(size=(7, 12))
-    ours = ends(average, [values], 0.9, np.random.default_rng(4))
+    ours = interval_ends(average, [values], 0.9, np.random.default_rng(4))
     theirs = stats.bootstrap(
         [values],
         average,
         n_resamples=5000,
         vectorized=True,
         axis=-1,
-        confidence_level=widened(0.9, [12]),
+        confidence_level=widen_confidence(0.9, [12]),
         method="percentile",
         random_state=np.random.default_rng(4),
     ).confidence_interval

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from tailrank.checks import InputError
-from tailrank.risk.over_runs.survival import Waits, curve, limit, log_rank, median, restricted
+from tailrank.risk.over_runs.survival import Waits, limit, log_rank, median_time, restricted_times, survival_curve
 
 # Remission in weeks, Freireich et al. (1963), as in every textbook: 6-MP (with censoring) and placebo.
 TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
@@ -52,12 +52,12 @@ def random_sample(rng, n, ties=True):
 
 def test_the_published_curve_and_medians():
     treated, placebo = waits(*TREATED), waits(*PLACEBO)
-    found = curve(treated, 0.95)
+    found = survival_curve(treated, 0.95)
     published = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
     for t, share in published.items():
         assert found.share[found.x == t][0] == pytest.approx(share, abs=5e-4)
     # The intervals are those of the log-log transform in the usual packages: 13 to nothing, and 4 to 11.
-    one, two = median(treated, 0.95), median(placebo, 0.95)
+    one, two = median_time(treated, 0.95), median_time(placebo, 0.95)
     assert (one.value, one.low, one.high, one.beyond) == (23, 13, None, 35)
     assert (two.value, two.low, two.high) == (8, 4, 11)
 
@@ -65,7 +65,7 @@ def test_the_published_curve_and_medians():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_curve_is_that_of_fractions(seed):
     sample = random_sample(np.random.default_rng(seed), 15)
-    found = curve(sample, 0.9)
+    found = survival_curve(sample, 0.9)
     for t, share in by_hand(sample).items():
         assert found.share[found.x == t][0] == pytest.approx(float(share))
     assert (found.low <= found.share + 1e-12).all()
@@ -75,7 +75,7 @@ def test_the_curve_is_that_of_fractions(seed):
 
 def test_the_interval_of_the_curve_is_that_of_greenwood():
     sample = waits(*TREATED)
-    found = curve(sample, 0.95)
+    found = survival_curve(sample, 0.95)
     total = 0.0
     for t in sorted(set(sample.time[sample.event])):
         left, died = int((sample.time >= t).sum()), int((sample.event & (sample.time == t)).sum())
@@ -87,19 +87,19 @@ def test_the_interval_of_the_curve_is_that_of_greenwood():
 
 
 def test_a_median_that_was_not_seen_is_open():
-    none = median(waits([], [300] * 5), 0.95)
+    none = median_time(waits([], [300] * 5), 0.95)
     assert (none.value, none.low, none.high, none.beyond) == (None, None, None, 300)
-    few = median(waits([10, 20], [300] * 3), 0.95)
+    few = median_time(waits([10, 20], [300] * 3), 0.95)
     assert (few.value, few.high) == (None, None)
     assert few.low is not None
-    half = median(waits([10, 20], [300, 300]), 0.95)
+    half = median_time(waits([10, 20], [300, 300]), 0.95)
     assert half.value == 20
 
 
 @pytest.mark.parametrize(("n", "open_end"), [(3, True), (5, True), (6, False), (10, False)])
 def test_runs_that_all_take_the_same_time(n, open_end):
     # Of n runs all below t: the median is above t with probability at most 2^-n, 0.025 lies between n = 5 and 6.
-    found = median(waits([30] * n), 0.95)
+    found = median_time(waits([30] * n), 0.95)
     assert (found.value, found.low) == (30, 30)
     assert (found.high is None) is open_end
 
@@ -114,7 +114,7 @@ def test_the_mean_up_to_a_time_is_the_area_below_the_curve():
         times = [0.0, *(t for t in share if t < until), until]
         heights = [1.0, *(float(share[t]) for t in share if t < until)]
         area = sum(h * (b - a) for h, a, b in zip(heights, times, times[1:]))
-        assert restricted(sample, until).mean() == pytest.approx(area)
+        assert restricted_times(sample, until).mean() == pytest.approx(area)
     assert limit(waits([3, 5]), waits([4])) == 5
 
 
@@ -174,7 +174,7 @@ def test_the_interval_of_the_median_covers(ties):
     true = np.ceil(true) if ties else true
     hits = 0
     for _ in range(400):
-        found = median(random_sample(rng, 12, ties), 0.9)
+        found = median_time(random_sample(rng, 12, ties), 0.9)
         hits += (found.low or np.inf) <= true <= (found.high or np.inf)
     assert hits / 400 > 0.86
     assert ties or hits / 400 < 0.98

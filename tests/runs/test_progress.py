@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn
 
 from tailrank.checks import InputError
 from tailrank.cli import main
-from tailrank.runs.progress import Bar, Plain, shown, together
+from tailrank.runs.progress import Bar, Plain, combine_reports, show_progress
 
 LOCK = ["train", "risky-lock", "--set", "horizon=4", "--set", "n_states=12", "--iterations", "20"]
 SPARSE = {"k": 1, "episodes": 30, "steps": 90}
@@ -89,10 +89,10 @@ def test_the_line_on_a_terminal_fits(width):
 
 def test_together_calls_all_that_are_there():
     calls = []
-    both = together(None, lambda *a: calls.append(("a", *a)), lambda *a: calls.append(("b", *a)))
+    both = combine_reports(None, lambda *a: calls.append(("a", *a)), lambda *a: calls.append(("b", *a)))
     both({"k": 1}, 2, None)
     assert calls == [("a", {"k": 1}, 2, None), ("b", {"k": 1}, 2, None)]
-    assert together(None, None) is None
+    assert combine_reports(None, None) is None
 
 
 def test_a_run_does_not_end_with_its_terminal():
@@ -102,16 +102,16 @@ def test_a_run_does_not_end_with_its_terminal():
         shown.append(1)
         raise BrokenPipeError
 
-    both = together(gone, lambda row, *_: told.append(row["k"]))
+    both = combine_reports(gone, lambda row, *_: told.append(row["k"]))
     for k in range(3):
         both({"k": k}, 3, None)
     assert (shown, told) == ([1], [0, 1, 2])
 
 
 def test_modes():
-    with shown("auto") as report:
+    with show_progress("auto") as report:
         assert report is None
-    with pytest.raises(InputError, match="did you mean 'plain'"), shown("plian"):
+    with pytest.raises(InputError, match="did you mean 'plain'"), show_progress("plian"):
         pass
 
 

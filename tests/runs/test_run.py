@@ -242,10 +242,10 @@ def test_without_a_checkpoint_it_starts_again(tmp_path):
 
 
 def test_a_folder_in_use_is_refused(stopped, tmp_path):
-    with files.locked(stopped):
+    with files.lock_folder(stopped):
         refused(stopped, "in use by another process")
         (tmp_path / "new").mkdir()
-        with files.locked(tmp_path / "new"), pytest.raises(InputError, match="in use"):
+        with files.lock_folder(tmp_path / "new"), pytest.raises(InputError, match="in use"):
             run(config(), tmp_path / "new")
 
 

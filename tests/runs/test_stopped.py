@@ -101,7 +101,7 @@ def begun_and_stopped(begin):
 def test_the_first_signal_asks_the_same_again_does_not_wait(numbers, first, at_once):
     stop, came = Stop(), False
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    with stop.heeded():
+    with stop.heed_signals():
         try:
             for number in numbers:
                 os.kill(os.getpid(), number)
@@ -115,7 +115,7 @@ def test_the_first_signal_asks_the_same_again_does_not_wait(numbers, first, at_o
 def test_signals_that_are_ignored_stay_so(number, heard):
     stop, before = Stop(), signal.signal(number, signal.SIG_IGN)  # as nohup does, and a shell in the background
     try:
-        with stop.heeded():
+        with stop.heed_signals():
             os.kill(os.getpid(), number)
         assert stop.number == (number if heard else 0)
         assert signal.getsignal(number) is signal.SIG_IGN
@@ -313,7 +313,7 @@ def test_a_lock_does_not_outlive_its_process(tmp_path):
     reading, writing = os.pipe()
     holder = os.fork()
     if holder == 0:
-        with files.locked(tmp_path):
+        with files.lock_folder(tmp_path):
             if os.fork() == 0:
                 os.close(writing)
                 os.read(reading, 1)
@@ -323,9 +323,9 @@ def test_a_lock_does_not_outlive_its_process(tmp_path):
     try:
         os.waitpid(holder, 0)
         assert not files.in_use(tmp_path)
-        with files.locked(tmp_path):
+        with files.lock_folder(tmp_path):
             assert files.in_use(tmp_path)
-            with pytest.raises(InputError, match="in use"), files.locked(tmp_path):
+            with pytest.raises(InputError, match="in use"), files.lock_folder(tmp_path):
                 pass
     finally:
         os.close(writing)

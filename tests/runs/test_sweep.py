@@ -281,7 +281,7 @@ def test_a_folder_with_another_run_is_named():
 def test_only_one_sweep_in_a_folder():
     sweep = wrote()
     sweep.out.mkdir(parents=True)
-    with files.locked(sweep.out), pytest.raises(InputError, match="in use"):
+    with files.lock_folder(sweep.out), pytest.raises(InputError, match="in use"):
         run_sweep(sweep, backend="serial")
 
 
@@ -289,7 +289,7 @@ def test_a_run_that_another_worker_has_is_waited_for():
     planned = wrote().runs[0]
     folder, looks = Path("runs/s").resolve() / planned.name, []
     folder.mkdir(parents=True)
-    held = files.locked(folder)
+    held = files.lock_folder(folder)
     held.__enter__()
 
     def check():

@@ -297,3 +297,15 @@ def test_a_numba_that_cannot_be_imported_is_one_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "(Numba needs NumPy 1.2 or less. Got NumPy 9.)" in done.stderr
+
+
+def test_compiling_is_said_once_and_only_on_a_terminal(program, monkeypatch, capsys):
+    from tailrank._system import _machine_code
+
+    assert program.run() == (7.0, 0, "")
+    for terminal, line in ((False, ""), (True, "compiling for this machine; takes some seconds, once\n")):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        _machine_code._announce.cache_clear()
+        _machine_code._announce()
+        _machine_code._announce()
+        assert capsys.readouterr().err == line

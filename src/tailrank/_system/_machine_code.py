@@ -84,6 +84,7 @@ class Kept:
             with contextlib.suppress(OSError):
                 if (data := _Entries(folder).load(name)) is not None:
                     return CompileResult._rebuild(target, *data)
+        _announce()
         return None
 
     def save_overload(self, types: Any, result: Any) -> None:
@@ -161,6 +162,13 @@ def folders() -> tuple[Path, ...]:
             if ours and (os.name == "nt" or not found.st_mode & 0o022):
                 safe.append(folder)
     return tuple(safe)
+
+
+@cache
+def _announce() -> None:
+    """Say on a terminal, once, why nothing seems to happen."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("compiling for this machine; takes some seconds, once", file=sys.stderr, flush=True)
 
 
 @cache

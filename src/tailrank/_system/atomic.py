@@ -30,7 +30,7 @@ def write_bytes(path: Path, data: bytes, *, inside: bool = False) -> None:
     """
     target = Path(os.path.realpath(path.parent)) / path.name if inside else Path(os.path.realpath(path))
     temporary = target.with_name(f".{os.fsdecode(os.fsencode(target.name)[:200])}.tmp")
-    with naming(path):
+    with name_in_errors(path):
         descriptor = _alone(temporary)
         try:
             os.ftruncate(descriptor, 0)
@@ -59,7 +59,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """An OSError says that it was about `path`."""
     try:
         yield

@@ -38,7 +38,7 @@ def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: n
         part.result()
 
 
-def together(tasks: Sequence[Callable[[], T]], most: int = 2**30) -> list[T]:
+def run_together(tasks: Sequence[Callable[[], T]], most: int = 2**30) -> list[T]:
     """The results of independent tasks that spend their time in kernels, run on all cores, at most so many at once."""
     workers = min(threads(), most)
     if workers <= 1 or len(tasks) == 1:

@@ -29,7 +29,7 @@ LONGEST_INTEGER = 300
 """Digits; more than a float can hold."""
 
 
-def opened(path: str | Path, most: int) -> BinaryIO:
+def open_regular(path: str | Path, most: int) -> BinaryIO:
     """The file at `path` for reading; refused if it is not a regular file, or has more than `most` bytes."""
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
@@ -46,7 +46,7 @@ def opened(path: str | Path, most: int) -> BinaryIO:
 
 def read_bytes(path: str | Path, most: int) -> bytes:
     """The content of a file."""
-    with opened(path, most) as file:
+    with open_regular(path, most) as file:
         data = file.read(most + 1)
     if len(data) > most:  # it grew
         raise InputError(f"{path}: has more than {most} bytes, the most that is read")
@@ -82,7 +82,7 @@ def read_arrays(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, str]
     """The arrays of a safetensors file, in memory of their own, and its notes."""
     from safetensors import SafetensorError, safe_open
 
-    opened(path, MOST_ARRAYS).close()
+    open_regular(path, MOST_ARRAYS).close()
     try:
         with safe_open(str(path), framework="numpy") as file:
             notes = file.metadata() or {}

@@ -78,9 +78,9 @@ def fixed(value: Any) -> Any:
     return field(default=value, kw_only=True)
 
 
-def changed(cls: type, name: str, default: Any) -> Any:
-    """The setting of this name in a base class, with another default."""
-    return field(default=default, kw_only=True, metadata=_field(cls, name).metadata)
+def changed(cls: type, name: str, default: Any, *, kw_only: bool = True) -> Any:
+    """The setting of this name in a base class, with another default; it must be `kw_only` where it is there."""
+    return field(default=default, kw_only=kw_only, metadata=_field(cls, name).metadata)
 
 
 def _field(cls: type, name: str) -> Field[Any]:

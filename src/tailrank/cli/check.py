@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tailrank.cli.errors import Command, Failure, say
+from tailrank.cli.errors import Command, Failure, flags, say
 from tailrank.cli.options import collected, pairs
 
 if TYPE_CHECKING:
@@ -66,11 +67,13 @@ def check(
         report = _mdp(source, horizon) if kind == "mdp" else _policy(source)
     counts = {level: sum(found.level == level for found in report.findings) for level in COLOURS}
     if as_json:
-        found = [{"level": x.level, "what": x.what, "advice": x.advice} for x in report.findings]
+        found = [{"level": x.level, "what": flags(x.what), "advice": flags(x.advice)} for x in report.findings]
         result = {"source": source, "kind": kind, "errors": counts["error"], "warnings": counts["warning"]}
         click.echo(json.dumps(result | {"findings": found, "facts": report.facts}, allow_nan=False))
     else:
         _print(report, counts)
+        if not counts["error"]:
+            say(f"next: {_next(source, kind, report, horizon, imports, settings, levels)}")
     return 1 if counts["error"] else 0
 
 
@@ -170,10 +173,38 @@ def _print(report: Report, counts: Mapping[str, int]) -> None:
 
     say(report.name)
     for found in report.findings:
-        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(found.what)}")
+        click.echo(f"{click.style(f'{found.level:<9}', fg=COLOURS[found.level])}{printable(flags(found.what))}")
         if found.advice:
             say(f"{'':<9}-> {found.advice}")
     say(", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning")))
+
+
+def _next(
+    source: str,
+    kind: str,
+    report: Report,
+    horizon: int | None,
+    imports: Sequence[str],
+    settings: Sequence[str],
+    levels: str | None,
+) -> str:
+    """The command to type now, with the options that were given here."""
+    table = kind == "environment" and bool(report.facts.get("table")) and not settings
+    said = [f"--horizon {horizon}"] if horizon is not None else []
+    if horizon is None and (kind == "mdp" or report.facts.get("horizon") is None):
+        lacks = kind != "mdp" or any(found.what.startswith("horizon: the file") for found in report.findings)
+        said = ["--horizon H"] if lacks and kind in ("mdp", "environment") else []
+    said += [f"--import {shlex.quote(package)}" for package in imports]
+    name = shlex.quote(source)
+    if kind == "policy":
+        return f"tailrank show {name}"
+    if kind == "log":
+        return " ".join(["tailrank learn-logs", name, "--tau 0.1", *said])
+    if kind == "mdp" or table:
+        return " ".join(["tailrank solve", name, "--tau 0.1", *said])
+    said += [f"--set {shlex.quote(pair)}" for pair in settings]
+    said += [f"--action-levels {levels}"] if levels is not None and levels.isdigit() else []
+    return " ".join(["tailrank train", name, "--tau 0.1 --episodes 300", *said])
 
 
 def _levels(text: str | None) -> int | list[int] | None:

@@ -1,7 +1,8 @@
-"""The commands `tailrank import` and `tailrank export`."""
+"""The commands `tailrank inspect` (once called `import`) and `tailrank export`."""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import click
@@ -11,11 +12,11 @@ from tailrank.cli.options import collected, print_json, read_source, reading_opt
 from tailrank.envs.mdp_files.formats import formats_text
 
 
-@click.command("import", cls=Command)
+@click.command("inspect", cls=Command)
 @click.argument("source")
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def import_(source: str, as_json: bool, **options: Any) -> None:
+def inspect(source: str, as_json: bool, **options: Any) -> None:
     """Read SOURCE and say what is in it."""
     notes: list[str] = []
     with collected(notes):
@@ -28,6 +29,10 @@ def import_(source: str, as_json: bool, **options: Any) -> None:
         print_json(summary | {"notes": notes}, notes, quiet=False)
     else:
         terminal.described(summary, notes)
+
+
+import_ = copy(inspect)
+import_.name, import_.hidden = "import", True
 
 
 @click.command(cls=Command, help=f"Write the MDP in SOURCE to the file PATH ({formats_text()}).")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +14,33 @@ from typing import Any, NoReturn
 
 import click
 
+OPTIONS = (
+    "axis_order|baseline|discount|episodes|horizon|imports|index_base|levels|max_episodes|memory|method|reward_range|"
+    "seconds|start|tolerance|unit|what|width"
+)
+ARGUMENT = re.compile(rf"(?<![\w-])({OPTIONS})=(\.\.\.|\w[\w.-]*)")
+FLAGS = {"imports": "--import"}
+
+
+def flags(text: str) -> str:
+    """The text with options where the library speaks of arguments.
+
+    >>> flags("give horizon=...; or index_base=0")
+    'give --horizon; or --index-base 0'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        return FLAGS.get(name, "--" + name.replace("_", "-")) + ("" if value == "..." else f" {value}")
+
+    return ARGUMENT.sub(flag, text)
+
 
 def say(text: str, err: bool = False) -> None:
     """Print one line in which no name can do more than stand there."""
     from tailrank.checks import printable
 
-    click.echo(printable(text), err=err)
+    click.echo(printable(flags(text)), err=err)
 
 
 class Failure(click.ClickException):
@@ -34,7 +56,28 @@ class Failure(click.ClickException):
 
 
 class Command(click.Command):
-    """A command whose expected errors become a `Failure`."""
+    """A command whose expected errors become a `Failure`.
+
+    groups: headings of the help text and the options under each, by name; the first heading stands for the most used.
+    """
+
+    def __init__(self, *args: Any, groups: dict[str, tuple[str, ...]] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.groups = groups or {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options under their headings; those that no heading claims are the last."""
+        if not self.groups:
+            super().format_options(ctx, formatter)
+            return
+        records = {param.name or "": param.get_help_record(ctx) for param in self.get_params(ctx)}
+        claimed = {name for names in self.groups.values() for name in names}
+        rest = tuple(name for name in records if name not in claimed)
+        for heading, names in (*self.groups.items(), ("Other options", rest)):
+            rows = [record for name in names if (record := records.get(name)) is not None]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tailrank.planning.evaluate import Estimate
     from tailrank.policies.tables import Policy
     from tailrank.risk.measures.base import Measure
+    from tailrank.runs.policy_files.storage import Stored
 
 FEW = 20
 """Episodes in the tail below which a bootstrap is not to be trusted."""
@@ -65,6 +66,8 @@ def evaluate(
     POLICY is a file and SOURCE as for solve, or POLICY is the folder of a run (of train), played in its environment, or
     of learn-logs, with a SOURCE. With --logs the policy is judged by records that it was not learned from.
     """
+    from tailrank.envs.mdp_files.formats import suffixes
+    from tailrank.policies.tables import on_states
     from tailrank.runs.log_runs import is_log_run
     from tailrank.runs.policy_files.storage import load
 
@@ -84,11 +87,18 @@ def evaluate(
             if source or any(value not in (None, "auto", ()) for value in options.values()):
                 raise Failure(f"{policy}: is a run, which has its own environment; no SOURCE and no option for it")
             task = of_run(policy, taus, seed, trusted)
+        elif policy.lower().endswith(suffixes()):
+            raise Failure(
+                f"{policy}: holds an MDP, not a policy; make one with: tailrank solve {policy} --save x.policy"
+            )
         elif source is None:
             raise Failure(f"SOURCE: must be given to evaluate a policy file ({policy} is no folder of a run)")
         else:
             stored = load(policy)
-            task = saved(stored.policy, read_source(source, options), taus, seed)
+            if on_states(stored.policy):
+                task = saved(stored.policy, read_source(source, options), taus or _own(stored.tau), seed)
+            else:
+                task = observed(stored, source, taus, seed, options)
         results, said = measure(task, measures, **wanted)
     notes[:0] = said
     if as_json:
@@ -147,6 +157,23 @@ class EvaluationTask:
     rng: np.random.Generator
     discount: float | None = None
     notes: tuple[str, ...] = ()
+
+
+def _own(tau: float | None) -> tuple[float, ...]:
+    return () if tau is None else (tau,)
+
+
+def observed(stored: Stored, source: str, taus: Sequence[float], seed: int, options: dict[str, Any]) -> EvaluationTask:
+    """A saved policy on observations in the environment that the user names."""
+    import numpy as np
+
+    from tailrank.checks import whole
+    from tailrank.envs.sources import make
+
+    env = make(source, kind="observations", horizon=options["horizon"], imports=options["imports"])
+    rng = np.random.default_rng(whole(seed, "seed", least=0))
+    levels = tuple(taus) or _own(stored.tau) or (0.1,)
+    return EvaluationTask(stored.policy, env, None, levels, rng, options["discount"], tuple(getattr(env, "notes", ())))
 
 
 def saved(policy: Policy, read: Source, taus: Sequence[float], seed: int) -> EvaluationTask:

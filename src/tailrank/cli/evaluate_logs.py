@@ -23,6 +23,8 @@ def in_model(folder: str, read: Source) -> tuple[Policy, tuple[str, ...], float]
     from tailrank.runs.log_runs import read_log_run
 
     stored, found = read_log_run(folder)
+    if not hasattr(stored.policy, "first"):
+        raise Failure(f"{folder}: its plan acts on observations; judge it by other records with --logs")
     policy = fitted(stored, read.mdp, read.name)
     known, here = len(stored.info["states"]), read.mdp.n_states
     note = (f"{here - known} of {here} states are not in the log",) if known < here else ()
@@ -31,10 +33,11 @@ def in_model(folder: str, read: Source) -> tuple[Policy, tuple[str, ...], float]
 
 def horizon_of_plan(folder: str) -> int:
     """H of the plan in a log's folder."""
+    from tailrank.policies.tables import horizon_of
     from tailrank.runs.log_runs import read_log_run
 
     stored, _ = read_log_run(folder)
-    return len(stored.policy.first)  # type: ignore[attr-defined]
+    return horizon_of(stored.policy) or 1
 
 
 def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy:
@@ -80,11 +83,21 @@ def off_policy(
         if isinstance(stored.info.get(what), list):
             labels[what] = tuple(stored.info[what])
     played: Any = stored.policy
-    table = getattr(played, "first", getattr(played, "actions", None))
-    if table is None or table.ndim < 2 or hasattr(played, "moves"):
-        raise Failure(f"{policy}: a {type(played).__name__} does not act on the states of a log")
-    labels.setdefault("states", tuple(range(table.shape[1])))
-    log = read_log(source, horizon=table.shape[0], **labels)
+    if hasattr(played, "moves"):
+        steps, on_states = played.horizon, False
+        labels.pop("states", None)
+    else:
+        table = getattr(played, "first", getattr(played, "actions", None))
+        if table is None or table.ndim < 2:
+            raise Failure(f"{policy}: a {type(played).__name__} does not act on the states of a log")
+        labels.setdefault("states", tuple(range(table.shape[1])))
+        steps, on_states = len(table), True
+    log = read_log(source, horizon=steps, **labels)
+    if on_states != (log.observation is None):
+        raise Failure(f"{source}: must have {'states' if on_states else 'observations'}, which the policy acts on")
+    if log.observation is not None and log.observation.shape[1] != played.n_features:
+        found = log.observation.shape[1]
+        raise Failure(f"{source}: has observations of {found} numbers, the policy of {played.n_features}")
     discount = getattr(getattr(played, "grid", None), "discount", 1.0)
     ends = return_limits(log, reward_limits(log, None)[0], discount, bounds)
     levels = checks.tail_levels(taus or (own,))

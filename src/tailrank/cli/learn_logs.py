@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="Column of another name (state=ward).")
 @click.option("--actions", metavar="N|A,B,..", help="All actions there are.  [default: those of the log]")
+@click.option("--rank", type=int, default=10, show_default=True, metavar="D", help="Most latents of observations.")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
 @click.option("--caution", type=float, metavar="C", help="In (0, 1]; 1: the best bound.  [default: as bold as is sure]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the halves that choose and judge.")
@@ -54,7 +55,8 @@ def learn_logs(
     """A policy with a good CVaR from SOURCE, a table of past episodes, with bounds that hold.
 
     SOURCE is a .csv, .parquet or .arrow file with columns episode, step, state, action, reward (and where there are any
-    next_state, terminated, truncated, probability, admissible), or a Minari data set by name or folder.
+    next_state, terminated, truncated, probability, admissible; obs_0, obs_1, .. for observations), or a Minari data
+    set by name or folder.
     """
     from tailrank.learning.offline.learn import learn_logs as learn
     from tailrank.runs.log_runs import check_free, write_log_run

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tailrank._system.settings import Place, settings_of
-from tailrank.cli.errors import Failure, say
+from tailrank.cli.errors import Failure, flags, say
 from tailrank.cli.names import known
 from tailrank.runs.settings import EnvironmentConfig
 
@@ -101,6 +101,8 @@ def print_json(result: dict[str, Any], notes: Sequence[str], quiet: bool) -> Non
     """The result as one line on stdout, notes on stderr."""
     for line in () if quiet else notes:
         say(f"tailrank: note: {line}", err=True)
+    if "notes" in result:
+        result = result | {"notes": [flags(line) for line in result["notes"]]}
     click.echo(json.dumps(result, allow_nan=False))
 
 

@@ -6,6 +6,7 @@ with one line on stderr and exit code 2.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -14,7 +15,7 @@ import tailrank
 from tailrank.cli import names
 from tailrank.cli.check import check
 from tailrank.cli.compare import compare
-from tailrank.cli.convert import export, import_
+from tailrank.cli.convert import export, import_, inspect
 from tailrank.cli.errors import CommandGroup, Failure
 from tailrank.cli.evaluate import evaluate
 from tailrank.cli.learn_logs import learn_logs
@@ -90,6 +91,9 @@ def main(ctx: click.Context, packages: tuple[str, ...]) -> None:
     """Run a command, or say which there are."""
     if packages:
         _import(packages)
+    # A module in the current folder (`my_env:Shop-v0`) is found as with `python -m`; last, so that it hides no other.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -103,6 +107,7 @@ for command in (
     evaluate,
     export,
     import_,
+    inspect,
     learn_logs,
     list_,
     plot,

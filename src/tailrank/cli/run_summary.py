@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from tailrank.cli.errors import flags
 from tailrank.cli.terminal import console, line
 from tailrank.runs import folder as files
 
@@ -16,7 +18,7 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     lines = [("CVaR", _cvar(result))]
     if result.get("cvar_star") is not None:
         lines.append(("best CVaR", f"{result['cvar_star']:.6g}"))
-    lines.append(("returned", f"{result['returned']}: {result['why']}"))
+    lines.append(("returned", f"{returned(str(result['returned']))}: {result['why']}"))
     if "regret" in result:
         regret = f"{result['regret']:.6g} over {result['iterations']} iterations of {result['algorithm']}"
         lines.append(("regret", regret))
@@ -27,7 +29,22 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     for name, value in lines:
         line(out, f"{name:<11}{value}")
     for note in notes:
-        line(out, f"note: {note}")
+        line(out, flags(f"note: {note}"))
+
+
+def returned(text: str) -> str:
+    """Which policy a run returns, in words.
+
+    >>> returned("greedy, prior 5, caution 0")
+    'the plan of the last model, with 5 imagined visits of every outcome'
+    """
+    numbers = re.fullmatch(r"greedy, prior ([^,]+), caution ([^,]+)", text)
+    if numbers is None:
+        plain = re.sub(r"^iterate (\d+)", r"the plan of iteration \1", text)
+        return re.sub(r"^greedy", "the plan of the last model", plain)
+    prior, caution = (float(number) for number in numbers.groups())
+    careful = ", careful where there is little data" if caution else ""
+    return "the plan of the last model" + (f", with {prior:g} imagined visits of every outcome" if prior else careful)
 
 
 def _cvar(result: Mapping[str, Any]) -> str:

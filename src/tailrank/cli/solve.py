@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 LIMITS = ("tolerance", "unit", "memory", "seconds", "samples", "seed", "undominated")
 
 
-@click.command(cls=Command)
+GROUPS = {
+    "Options": ("taus", "horizon", "discount", "start", "save", "frontier", "json", "as_json", "quiet"),
+    "What is best": ("objective", "criterion", "undominated", "samples", "seed"),
+    "How exact, how long": ("tolerance", "unit", "memory", "seconds"),
+    "How SOURCE is read": ("index_base", "axis_order", "imports"),
+}
+
+
+@click.command(cls=Command, groups=GROUPS)
 @click.argument("source")
 @reading_options
 @click.option(
@@ -60,6 +68,13 @@ LIMITS = ("tolerance", "unit", "memory", "seconds", "samples", "seed", "undomina
 @click.option("--seconds", type=float, default=60.0, show_default=True, metavar="X", help="Time to refine bounds.")
 @click.option("--save", metavar="PATH", help="Save the plan (one --tau only).")
 @click.option("--frontier", is_flag=True, help="Also the best CVaR at other tail fractions.")
+@click.option(
+    "--subject-to",
+    metavar="BOUND",
+    help="Best mean with cvar:TAU>=K (CVaR at least K) or below:C<=P (a return below C with probability at most P).",
+)
+@click.option("--efficient", is_flag=True, help="Also the best mean at every CVaR that can be had, at the first --tau.")
+@click.option("--csv", "csv_path", metavar="PATH", help="Write the table of --efficient to a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="No notes, no picture.")
 def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) -> None:
@@ -68,6 +83,13 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
 
     if options["save"]:
         _check_save(options["save"], len(taus))
+    if options["csv_path"] and not options["efficient"]:
+        raise Failure("--csv: is for the table of --efficient")
+    if options["subject_to"]:
+        from tailrank.cli import bounded
+
+        bounded.solve(source, criterion, options)
+        return
     notes: list[str] = []
     with collected(notes):
         read = read_source(source, options)
@@ -87,11 +109,19 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         about = {"source": read.name, "states": read.mdp.labels, "actions": read.mdp.action_labels}
         storage.save(plans[0], options["save"], info=about)
         notes.append(f"saved to {options['save']}")
+    efficient = None
+    if options["efficient"]:
+        from tailrank.cli.bounded import efficient_table
+
+        efficient = efficient_table(read, taus[0], options["seconds"], options["csv_path"])
     if options["as_json"]:
-        print_json(_solved(read, plans, notes, options["frontier"]), notes, options["quiet"])
+        result = _solved(read, plans, notes, options["frontier"])
+        print_json(result | ({"efficient": efficient} if efficient else {}), notes, options["quiet"])
         return
     from tailrank.cli import terminal
 
+    if efficient:
+        terminal.efficient(efficient)
     terminal.solved(read, plans, notes, frontier=options["frontier"], quiet=options["quiet"])
 
 

@@ -52,10 +52,10 @@ def sweep(
     if dry_run:
         _list(found, {planned.name: sweeps.look(planned, found.out) for planned in found.runs}, as_json)
         return
-    from tailrank.runs.sweeps.progress import shown
+    from tailrank.runs.sweeps.progress import show_sweep
 
     try:
-        with shown(found, quiet) as watch:
+        with show_sweep(found, quiet) as watch:
             outcome = sweeps.run_sweep(found, backend=backend, workers=workers, scheduler=scheduler, watch=watch)
     except Interrupted as error:
         raise Failure(str(error), error.exit_code) from None

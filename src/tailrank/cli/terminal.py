@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailrank.checks import InputError, printable
+from tailrank.cli.errors import flags
 from tailrank.envs import Source
 from tailrank.planning.plan import Plan
 from tailrank.risk.law import ReturnLaw
@@ -43,6 +45,30 @@ def solved(read: Source, plans: Sequence[Plan], notes: Sequence[str], *, frontie
             out.print(picture(plans[0].law, law, plans[0].tau, plans[0].criterion, _unicode(out)))
         _notes(out, notes)
     line(out, f"{plans[0].seconds:.3g} s")
+
+
+def bounded(read: Source, result: dict[str, Any], notes: Sequence[str], *, quiet: bool) -> None:
+    """Print a plan with the best mean subject to a bound."""
+    out, mdp = console(), read.mdp
+    line(
+        out, f"{read.name}: {mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps" + _gamma(mdp.discount)
+    )
+    table = table_of(["subject to", "is", "mean", "best is", "price of\nthe bound", "share of\nthe first", "budget"])
+    best = _span(result["mean"], result["upper"]) if result["feasible"] else "infeasible"
+    row = (result["subject_to"], result["bounded"], result["mean"], best, result["multiplier"], result["share"])
+    add_row(table, *map(number, (*row, result["budget"][0])))
+    out.print(table)
+    if not quiet:
+        _notes(out, notes)
+    line(out, f"{result['seconds']:.3g} s")
+
+
+def efficient(points: Sequence[dict[str, float]]) -> None:
+    """Print an efficient frontier."""
+    table = table_of(["CVaR", "best mean", "at most", "price of a unit\nof CVaR"])
+    for point in points:
+        add_row(table, *map(number, (point["cvar"], point["mean"], point["upper"], point["price"])))
+    console().print(table)
 
 
 def _results(plans: Sequence[Plan]) -> Table:
@@ -258,4 +284,4 @@ def add_row(table: Table, *cells: object) -> None:
 
 def _notes(out: Console, notes: Sequence[str]) -> None:
     for note in notes:
-        line(out, f"note: {note}")
+        line(out, flags(f"note: {note}"))

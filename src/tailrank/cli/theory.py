@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ import click
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.cli.errors import Command
-from tailrank.learning.schedule import Schedule
+from tailrank.learning.schedule import THEORY
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Theory:
         t1 = largest_fixed_point(H**7 * d**3 / (upsilon**3 * accuracy**2), inside)
         iota = math.log(inside * t1) ** 2
         t2 = H**4 * math.log(t1 / self.delta) / accuracy**2
-        schedule = Schedule(delta=self.delta)
+        schedule = replace(THEORY, delta=self.delta)
         k = max(1, math.ceil(iterations))
         log_f = math.log(self.class_size)
         return [

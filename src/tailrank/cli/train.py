@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,12 +61,29 @@ def run_options(function: F) -> F:
     return with_options(function, options)
 
 
-@click.command(cls=Command)
+GROUPS = {
+    "Options": (
+        *("tau", "episodes", "horizon", "seed", "out", "overwrite", "resume", "algorithm", "model", "config", "file"),
+        *("log_to", "mode", "as_json", "quiet"),
+    ),
+    "The environment": (
+        *("settings", "imports", "discount", "start", "upsilon", "index_base", "axis_order", "rewards"),
+        *("action_levels", "width"),
+    ),
+    "What is returned, and how it is judged": (
+        *("output", "output_episodes", "evaluate_every", "evaluation_episodes", "stop_cvar", "stop_within"),
+        *("checkpoint_every", "iterations"),
+    ),
+}
+
+
+@click.command(cls=Command, groups=GROUPS | {"The learner": LEARNER})
 @click.argument("source", required=False)
 @run_options
 @click.option("--episodes", type=int, metavar="N", help="Run until at least N episodes were played.")
 @click.option("--config", "file", metavar="FILE", help="Read the run from a TOML file; options override it.")
-@click.option("--out", metavar="DIR", help="Folder of the run.  [default: runs/SOURCE-ALGORITHM-SEED]")
+@click.option("--out", metavar="DIR", help="Folder of the run.  [default: runs/SOURCE-ALGORITHM-TAU-SEED-TIME]")
+@click.option("--overwrite", is_flag=True, help="Throw away the run that --out holds.")
 @click.option("--resume", metavar="DIR", help="Continue the run in this folder.")
 @click.option("--log-to", multiple=True, metavar="tensorboard|wandb|mlflow", help="Also log there; repeatable.")
 @click.option("--progress", "mode", default="auto", metavar="auto|plain|none", help="plain: lines, also to a file.")
@@ -75,6 +94,7 @@ def train(
     episodes: int | None,
     file: str | None,
     out: str | None,
+    overwrite: bool,
     resume: str | None,
     log_to: tuple[str, ...],
     mode: str,
@@ -95,7 +115,7 @@ def train(
     shown = ("none" if quiet else mode, log_to)
     if resume is not None:
         trusted = given.pop("imports", ())
-        if source or episodes or file or out or given:
+        if source or episodes or file or out or overwrite or given:
             raise Failure("--resume: takes everything from the folder; no source and no other setting can be given")
         about = _about(resume)
         result = _go(
@@ -103,8 +123,9 @@ def train(
         )
     else:
         config, env = _config(source, episodes, file, given, notes)
-        name = re.sub(r"[^\w.-]+", "-", env.name).strip("-.") or "run"
-        where = out or f"runs/{name}-{config.algorithm.rpartition(':')[2]}-{config.seed}"
+        where = out or _folder(env.name, config)
+        if overwrite:
+            runs.discard(Path(where))
 
         def start(progress: Any) -> dict[str, Any]:
             try:
@@ -120,6 +141,14 @@ def train(
     from tailrank.cli.run_summary import summary
 
     summary(result, [] if quiet else notes)
+
+
+def _folder(name: str, config: RunConfig) -> str:
+    """A folder in runs/ that says what is in it and that nobody has used."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
+    learner = config.algorithm.rpartition(":")[2]
+    first = f"runs/{plain}-{learner}-tau{config.tau:g}-seed{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return next(path for i in count() if not Path(path := first + (f"-{i}" if i else "")).exists())
 
 
 def _about(folder: str) -> dict[str, Any]:
@@ -146,10 +175,10 @@ def _go(
     try:
         with (
             collected(notes),
-            view.shown(shown[0], about.get("episodes")) as bar,
+            view.show_progress(shown[0], about.get("episodes")) as bar,
             Logged(shown[1], about, Path(where).absolute()) as log,
         ):
-            result = start(view.together(bar, log))
+            result = start(view.combine_reports(bar, log))
             log.finish(result)
     except Interrupted as error:
         raise Failure(str(error), error.exit_code) from None
@@ -160,6 +189,7 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
+    from tailrank.envs.gymnasium.tables import NoTable
     from tailrank.runs.build import check_trusted, environment, with_episodes
     from tailrank.runs.config import RunConfig, read_toml
 
@@ -197,5 +227,11 @@ def _config(
         named = (source, given.get("algorithm"))
         check_trusted(config, (*given.get("imports", ()), *(str(x or "").rpartition(":")[0] for x in named)))
     with collected(notes):
-        env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
+        try:
+            env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
+        except NoTable:
+            # It can only be played: learn from what is observed.
+            where["rewards"] = "learned"
+            config = RunConfig.from_dict(tables, shown | own)
+            env = environment(config)
     return config if episodes is None else with_episodes(config, episodes, env), env

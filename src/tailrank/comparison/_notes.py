@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tailrank.comparison._records import Record
-from tailrank.comparison.across import scored
-from tailrank.comparison.measures import Options, TaskResults, settled
+from tailrank.comparison.across import tasks_with_scores
+from tailrank.comparison.measures import Options, TaskResults, settled_runs
 from tailrank.comparison.tasks import Crossed, differing, method_of
 from tailrank.risk.over_runs.intervals import ENOUGH, FEWEST
 from tailrank.runs.read import Run
@@ -25,10 +25,10 @@ def of(methods: Sequence[str], tasks: Sequence[TaskResults], options: Options) -
     """Everything that the runs themselves give rise to."""
     records = [record for task in tasks for cell in task.cells for record in cell.records]
     yield from _few(tasks)
-    yield from _unfinished(records)
+    yield from _note_unfinished(records)
     for task in tasks:
         yield from (f"{task.name}: {line}" if len(tasks) > 1 else line for line in _task(task, options))
-    yield from _shared(methods, tasks)
+    yield from _note_tasks(methods, tasks)
     if any(record.run.config.get("stop_cvar") is not None for record in records):
         yield "runs with stop_cvar end when they get there: nothing is known of whether they would have stayed"
     platforms = {str(record.run.manifest.get("platform")) for record in records}
@@ -58,7 +58,7 @@ def _few(tasks: Sequence[TaskResults]) -> Iterator[str]:
         yield f"intervals over fewer than {ENOUGH} runs are too narrow ({span} here): more seeds, or say how many"
 
 
-def _unfinished(records: Sequence[Record]) -> Iterator[str]:
+def _note_unfinished(records: Sequence[Record]) -> Iterator[str]:
     open_ones = [record.run for record in records if record.run.status != "finished"]
     if open_ones:
         kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(r.status for r in open_ones).items()))
@@ -94,10 +94,10 @@ def _task(task: TaskResults, options: Options) -> Iterator[str]:
         )
     if stars[0] is not None and all(record.regret is None for record in records):
         yield "regret is only counted where every plan is judged exactly"
-    yield from _aligned(task, [record for cell in task.cells for record in settled(cell.records)])
+    yield from _note_episodes(task, [record for cell in task.cells for record in settled_runs(cell.records)])
 
 
-def _aligned(task: TaskResults, records: Sequence[Record]) -> Iterator[str]:
+def _note_episodes(task: TaskResults, records: Sequence[Record]) -> Iterator[str]:
     spans = [(record.span, record.run) for record in records]
     ends = sorted((span[1], str(run.folder)) for span, run in spans if span is not None)
     if not ends or ends[0][0] == ends[-1][0]:
@@ -113,8 +113,8 @@ def _aligned(task: TaskResults, records: Sequence[Record]) -> Iterator[str]:
     )
 
 
-def _shared(methods: Sequence[str], tasks: Sequence[TaskResults]) -> Iterator[str]:
-    shared = scored(tasks, len(methods))
+def _note_tasks(methods: Sequence[str], tasks: Sequence[TaskResults]) -> Iterator[str]:
+    shared = tasks_with_scores(tasks, len(methods))
     if len(shared) < len(tasks):
         rest = f"{len(shared)} of {len(tasks)}" if shared else "none"
         yield f"numbers over all tasks are over those in which every configuration has a score: {rest}"

@@ -90,7 +90,7 @@ class Record:
         return float(np.interp(at, np.append(0.0, x), np.append(0.0, y)))
 
 
-def found(paths: Paths) -> Iterator[Path]:
+def run_folders(paths: Paths) -> Iterator[Path]:
     """The folders of runs among these and in them, however deep; each once."""
     seen = set()
     for path in [Path(paths)] if isinstance(paths, str | Path) else [Path(one) for one in paths]:
@@ -114,7 +114,7 @@ def _below(top: Path) -> Iterator[Path]:
             yield Path(folder)
 
 
-def reached(record: Record, within: float, floor: float, stay: bool) -> tuple[float, bool] | None:
+def time_to_reach(record: Record, within: float, floor: float, stay: bool) -> tuple[float, bool] | None:
     """Episodes until the CVaR is within a share of CVaR* (for good, if `stay`), and whether it ever was.
 
     The share is of CVaR* - floor. Where it was not, the episodes that it did not take less than.
@@ -133,7 +133,7 @@ def reached(record: Record, within: float, floor: float, stay: bool) -> tuple[fl
 
 def waits(records: tuple[Record, ...], within: float, floor: float, stay: bool) -> Waits | None:
     """The same of several runs, None if one of them does not know."""
-    times = [reached(record, within, floor, stay) for record in records]
+    times = [time_to_reach(record, within, floor, stay) for record in records]
     known = [one for one in times if one is not None]
     if len(known) < len(times):
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.comparison.measures import TOLERANCE, Contrast, Options, TaskResults, all_of, settled, worth
+from tailrank.comparison.measures import TOLERANCE, Contrast, Options, TaskResults, all_of, judged_cvar, settled_runs
 from tailrank.risk.over_runs import intervals, survival
 from tailrank.risk.over_runs.intervals import SeedInterval
 from tailrank.risk.over_runs.seeds import Band, band
@@ -56,22 +56,22 @@ def tests(task: TaskResults, pairs: Sequence[tuple[int, int]], options: Options)
 
 def overall(tasks: Sequence[TaskResults], methods: int, options: Options) -> tuple[Overall, ...]:
     """Every configuration over the tasks on which all of them have scores; none where there is no such task."""
-    shared = scored(tasks, methods)
+    shared = tasks_with_scores(tasks, methods)
     result = []
     for m in range(methods if shared else 0):
         samples = [next(c.scores for c in task.cells if c.method == m and c.scores is not None) for task in shared]
         shares = [(x[:, None] > PROFILE[None, :] + TOLERANCE).astype(float) for x in samples]
         above = [
-            intervals.shares([x > limit + TOLERANCE for x in samples], options.confidence, options.rng())
+            intervals.shares_interval([x > limit + TOLERANCE for x in samples], options.confidence, options.rng())
             for limit in ABOVE
         ]
-        iqm, mean = (options.interval(how, samples) for how in (intervals.middle, intervals.average))
+        iqm, mean = (options.interval(how, samples) for how in (intervals.interquartile_mean, intervals.average))
         profile = band(PROFILE, shares, "mean", options.rng(), options.confidence)
         result.append(Overall(m, sum(x.size for x in samples), len(shared), iqm, mean, tuple(above), profile))
     return tuple(result)
 
 
-def scored(tasks: Sequence[TaskResults], methods: int) -> list[TaskResults]:
+def tasks_with_scores(tasks: Sequence[TaskResults], methods: int) -> list[TaskResults]:
     """The tasks on which every configuration has scores."""
     return [task for task in tasks if sum(cell.scores is not None for cell in task.cells) == methods]
 
@@ -83,7 +83,9 @@ def improvements(tasks: Sequence[TaskResults], pairs: Sequence[tuple[int, int]],
         samples = [sample for task in tasks if (sample := _both(task, a, b, options)) is not None]
         if samples:
             xs, ys = zip(*samples, strict=True)
-            result.append(Pair((a, b), len(samples), intervals.improved(xs, ys, options.confidence, options.rng())))
+            result.append(
+                Pair((a, b), len(samples), intervals.improvement_interval(xs, ys, options.confidence, options.rng()))
+            )
     return tuple(result)
 
 
@@ -94,10 +96,12 @@ def _both(task: TaskResults, a: int, b: int, options: Options) -> tuple[np.ndarr
         return None
     x, y = cell[a].scores, cell[b].scores
     if x is None or y is None:
-        x, y = (all_of(settled(cell[m].records), lambda record: worth(record, task.at, options)) for m in (a, b))
-    return None if x is None or y is None else (_rounded(x), _rounded(y))
+        x, y = (
+            all_of(settled_runs(cell[m].records), lambda record: judged_cvar(record, task.at, options)) for m in (a, b)
+        )
+    return None if x is None or y is None else (_round(x), _round(y))
 
 
-def _rounded(x: np.ndarray) -> np.ndarray:
+def _round(x: np.ndarray) -> np.ndarray:
     """Values that differ by rounding only are ties."""
     return np.round(x, 9)

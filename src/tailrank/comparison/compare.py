@@ -11,7 +11,7 @@ import numpy as np
 
 from tailrank.checks import InputError, did_you_mean, number, one_of, whole
 from tailrank.comparison import _notes, across, measures
-from tailrank.comparison._records import Record, found
+from tailrank.comparison._records import Record, run_folders
 from tailrank.comparison.across import Overall, Pair
 from tailrank.comparison.groups import Paths, by_kind
 from tailrank.comparison.measures import SCORES, Options, TaskResults
@@ -26,7 +26,7 @@ from tailrank.comparison.tasks import (
     task_names,
     without,
 )
-from tailrank.risk.over_runs.intervals import holm, level
+from tailrank.risk.over_runs.intervals import check_confidence, holm
 from tailrank.runs.read import Run
 
 ALL_PAIRS = 6
@@ -71,7 +71,7 @@ def compare(
     table, more = _table(records, pool)
     methods = _methods(table, labels)
     pairs, also = _pairs(methods, baseline)
-    tasks = _adjusted(_tasks(table, records, options, pairs))
+    tasks = _adjust_tests(_tasks(table, records, options, pairs))
     overall = across.overall(tasks, len(methods), options)
     improved = across.improvements(tasks, pairs, options)
     said += [*more, *also, *_notes.of(methods, tasks, options), *_notes.of_settings(table)]
@@ -83,12 +83,12 @@ def _options(within: float, confidence: float, floor: float, score: str, at: int
         raise InputError(f"within = {within:g}: must lie in [0, 1), a share of CVaR*")
     one_of(score, "score", SCORES)
     episodes = None if at is None else float(whole(at, "at"))
-    return Options(float(within), level(confidence), number(floor, "floor"), score, episodes)
+    return Options(float(within), check_confidence(confidence), number(floor, "floor"), score, episodes)
 
 
 def _read(runs: Paths) -> tuple[list[Record], list[str]]:
     """The runs that can be compared, and a note on those that cannot."""
-    records = [Record.of(Run.read(folder)) for folder in found(runs)]
+    records = [Record.of(Run.read(folder)) for folder in run_folders(runs)]
     by_kind(record.run for record in records)
     empty = [record.run for record in records if record.judged is None and record.returned is None]
     kept = [record for record in records if record.judged is not None or record.returned is not None]
@@ -164,7 +164,7 @@ def _tasks(
         star = stars.pop() if len(stars) == 1 else None
         # A run that is not finished may not know it yet; it is the same task.
         known = {m: tuple(replace(r, star=star) if r.star is None else r for r in members[m]) for m in sorted(members)}
-        done = [record for group in members.values() for record in measures.settled(group)]
+        done = [record for group in members.values() for record in measures.settled_runs(group)]
         at = measures.common(done, options.at)
         if options.at is not None:
             _check_at(done, options.at)
@@ -185,7 +185,7 @@ def _check_at(records: Sequence[Record], at: float) -> None:
             raise InputError(f"at = {at:g}: {record.run.folder} has plans after {first:g} to {last:g} episodes only")
 
 
-def _adjusted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
+def _adjust_tests(tasks: Sequence[TaskResults]) -> list[TaskResults]:
     """Tasks whose tests know how many there are."""
     grown = iter(holm([test.first.p for task in tasks for test in task.tests]))
     return [replace(task, tests=tuple(replace(test, adjusted=next(grown)) for test in task.tests)) for task in tasks]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank.comparison._records import Record, reached
+from tailrank.comparison._records import Record, time_to_reach
 from tailrank.comparison.across import ABOVE, Overall
 from tailrank.comparison.compare import Comparison
 from tailrank.comparison.measures import Cell, Options, Reached, TaskResults
@@ -98,8 +98,8 @@ def _cell(cell: Cell, task: TaskResults, found: Comparison) -> dict[str, Any]:
     return {
         "configuration": found.methods[cell.method],
         "settings": settings_of(cell.records),
-        "first": _reached(cell.first),
-        "stay": _reached(cell.stay),
+        "first": _times_as_dict(cell.first),
+        "stay": _times_as_dict(cell.stay),
         **{name: None if (one := getattr(cell, name)) is None else asdict(one) for name in MEANS},
         "runs": [_run(record, task, found.options) for record in cell.records],
     }
@@ -107,21 +107,21 @@ def _cell(cell: Cell, task: TaskResults, found: Comparison) -> dict[str, Any]:
 
 def settings_of(records: Sequence[Record]) -> dict[str, Any]:
     """What the runs of a cell share, tables (`settings`) too; what differs (their seeds) is left out."""
-    return _shared([record.run.config for record in records])
+    return _shared_columns([record.run.config for record in records])
 
 
-def _shared(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _shared_columns(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in tables[0].items():
         others = [table.get(key) for table in tables]
         if isinstance(value, dict) and all(isinstance(other, dict) for other in others):
-            result[key] = _shared(others)  # type: ignore[arg-type]
+            result[key] = _shared_columns(others)  # type: ignore[arg-type]
         elif all(other == value for other in others):
             result[key] = value
     return result
 
 
-def _reached(found: Reached | None) -> dict[str, Any] | None:
+def _times_as_dict(found: Reached | None) -> dict[str, Any] | None:
     if found is None:
         return None
     curve = {name: getattr(found.curve, name).tolist() for name in ("x", "share", "low", "high")}
@@ -149,7 +149,9 @@ def _overall(one: Overall, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(record: Record, task: TaskResults, options: Options) -> Row:
-    first, stay = (reached(record, options.within, options.floor, later) or (None, None) for later in (False, True))
+    first, stay = (
+        time_to_reach(record, options.within, options.floor, later) or (None, None) for later in (False, True)
+    )
     return {
         "seed": record.run.seed,
         "folder": str(record.run.folder),
@@ -200,8 +202,8 @@ def _summary(found: Comparison) -> Iterator[Row]:
                 "configuration": names[test.pair[0]],
                 "against": names[test.pair[1]],
             }
-            yield about | _tested("log_rank_first", test.first) | {"p_holm": test.adjusted}
-            yield about | _tested("log_rank_stay", test.stay)
+            yield about | _test_row("log_rank_first", test.first) | {"p_holm": test.adjusted}
+            yield about | _test_row("log_rank_stay", test.stay)
     for one in found.overall:
         about = {"task": "all", "configuration": names[one.method], "runs": one.runs}
         yield about | {"measure": "iqm"} | _ends(one.iqm)
@@ -230,7 +232,7 @@ def _ends(number: SeedInterval | Median) -> Row:
     return {"estimate": number.value, "low": number.low, "high": number.high}
 
 
-def _tested(measure: str, test: LogRank) -> Row:
+def _test_row(measure: str, test: LogRank) -> Row:
     return {"measure": measure, "estimate": test.chi2, "p": test.p}
 
 

@@ -42,7 +42,7 @@ def read(runs: Paths) -> list[Run]:
     return [Run.read(folder) for folder in dict.fromkeys(Path(folder) for folder in folders)]
 
 
-def grouped(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[RunGroup]:
+def group_runs(runs: Iterable[Run], labels: Sequence[str] = ()) -> list[RunGroup]:
     """Runs of the same configuration but for the seed together, in the order given."""
     found = by_kind(runs)
     return named(found, [flat(members[0].config) for members in found], labels)

@@ -38,7 +38,7 @@ class Options:
 
     def interval(self, statistic: Statistic, samples: Sequence[np.ndarray]) -> SeedInterval:
         """The statistic of these samples, [n] each, with its interval."""
-        return intervals.resampled(statistic, samples, self.confidence, self.rng())
+        return intervals.bootstrap_interval(statistic, samples, self.confidence, self.rng())
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Cell:
-    """A configuration (by its place) on a task. None: not known; means over runs that are `settled`, scores [n]."""
+    """A configuration (by its place) on a task. None: not known; means over `settled_runs`, scores [n]."""
 
     method: int
     records: tuple[Record, ...]
@@ -92,7 +92,7 @@ class TaskResults:
     tests: tuple[Contrast, ...] = ()
 
 
-def settled(records: Sequence[Record]) -> tuple[Record, ...]:
+def settled_runs(records: Sequence[Record]) -> tuple[Record, ...]:
     """The runs that are finished, or all if none is."""
     return tuple(record for record in records if record.run.status == "finished") or tuple(records)
 
@@ -116,20 +116,20 @@ def cells(by_method: dict[int, tuple[Record, ...]], at: float | None, options: O
 def _readings(by_method: dict[int, tuple[Record, ...]], options: Options, stay: bool) -> dict[int, Reached | None]:
     """Episodes to within a share of CVaR* of every configuration, with means up to one common end."""
     times = {m: waits(records, options.within, options.floor, stay) for m, records in by_method.items()}
-    done = {m: waits(settled(records), options.within, options.floor, stay) for m, records in by_method.items()}
+    done = {m: waits(settled_runs(records), options.within, options.floor, stay) for m, records in by_method.items()}
     known = [one for one in done.values() if one is not None]
     until = survival.limit(*known) if known else 0.0
-    return {m: _reached(times[m], done[m], until, options) for m in by_method}
+    return {m: _summarise_times(times[m], done[m], until, options) for m in by_method}
 
 
-def _reached(times: Waits | None, done: Waits | None, until: float, options: Options) -> Reached | None:
+def _summarise_times(times: Waits | None, done: Waits | None, until: float, options: Options) -> Reached | None:
     if times is None or done is None:
         return None
     confidence = options.confidence
-    mean = options.interval(intervals.average, [survival.restricted(done, until)])
-    solved = intervals.share(int(times.event.sum()), times.event.size, confidence)
-    curve = survival.curve(times, confidence)
-    return Reached(times, solved, survival.median(times, confidence), mean, until, curve)
+    mean = options.interval(intervals.average, [survival.restricted_times(done, until)])
+    solved = intervals.share_interval(int(times.event.sum()), times.event.size, confidence)
+    curve = survival.survival_curve(times, confidence)
+    return Reached(times, solved, survival.median_time(times, confidence), mean, until, curve)
 
 
 def _cell(
@@ -140,7 +140,7 @@ def _cell(
     stay: Reached | None,
     options: Options,
 ) -> Cell:
-    done = settled(records)
+    done = settled_runs(records)
 
     def mean(value: Callable[[Record], float | None]) -> SeedInterval | None:
         values = all_of(done, value)
@@ -173,7 +173,7 @@ def all_of(records: Sequence[Record], value: Callable[[Record], float | None]) -
     return None if any(one is None for one in values) else np.array(values, dtype=np.float64)
 
 
-def worth(record: Record, at: float | None, options: Options) -> float | None:
+def judged_cvar(record: Record, at: float | None, options: Options) -> float | None:
     """The CVaR that a run is judged by."""
     if options.score == "returned":
         return record.final()
@@ -182,7 +182,7 @@ def worth(record: Record, at: float | None, options: Options) -> float | None:
 
 def score_of(record: Record, at: float | None, options: Options) -> float | None:
     """How much of what is possible the run has reached."""
-    value = worth(record, at, options)
+    value = judged_cvar(record, at, options)
     if value is None or record.star is None or record.star - options.floor <= TOLERANCE:
         return None
     return (value - options.floor) / (record.star - options.floor)

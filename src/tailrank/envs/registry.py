@@ -44,7 +44,7 @@ def make_episodic(name: str, **settings: object) -> Episodic:
     >>> make_episodic("risky-lock", horizon=10, n_states=300).n_groups
     3
     """
-    return _made(ENVIRONMENTS, name, settings)
+    return _build(ENVIRONMENTS, name, settings)
 
 
 def make_simulator(name: str, **settings: object) -> RichLock | ContinuousLowRank:
@@ -53,10 +53,10 @@ def make_simulator(name: str, **settings: object) -> RichLock | ContinuousLowRan
     >>> make_simulator("rich-lock", horizon=10).n_features
     16
     """
-    return _made(SIMULATORS, name, settings)
+    return _build(SIMULATORS, name, settings)
 
 
-def _made(known: dict[str, Callable[..., T]], name: str, settings: dict[str, object]) -> T:
+def _build(known: dict[str, Callable[..., T]], name: str, settings: dict[str, object]) -> T:
     build = known[checks.one_of(name, "environment", known)]
     names = list(inspect.signature(build).parameters)
     settings = {SHORT.get(key, key) if key not in names else key: value for key, value in settings.items()}

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs import sources
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.models.mdp import FiniteMDP
-from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, policy_of
+from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, on_states, policy_of
 
 if TYPE_CHECKING:
     import gymnasium
@@ -78,26 +80,56 @@ class Decoded:
         return self.policy.update(h, self.group[h][states], actions, rewards, after[next_states], memory)
 
 
+@overload
 def play(
     policy: Policy | PolicyHolder,
-    env: FiniteMDP | CountableEnv | gymnasium.Env[Any, Any],
+    env: FiniteMDP | CountableEnv,
     episodes: int,
     *,
-    rng: np.random.Generator,
+    seed: int | None = ...,
+    rng: np.random.Generator | None = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+) -> Episodes: ...
+@overload
+def play(
+    policy: Policy | PolicyHolder,
+    env: Any,
+    episodes: int,
+    *,
+    seed: int | None = ...,
+    rng: np.random.Generator | None = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+) -> Any: ...
+def play(
+    policy: Policy | PolicyHolder,
+    env: Any,
+    episodes: int,
+    *,
+    seed: int | None = None,
+    rng: np.random.Generator | None = None,
     horizon: int | None = None,
     discount: float | None = None,
-) -> Episodes:
-    """`episodes` episodes of `policy` (a policy, a plan or a loaded policy file) in `env`.
+) -> Episodes | Observed:
+    """`episodes` episodes of `policy` (a policy, or what `solve`, `learn` or `load` returned) in `env`.
 
-    horizon, discount: for a Gymnasium environment (default: its step limit, and 1); an MDP has its own. For a
-    simulator see `play_simulator`.
+    env: a `FiniteMDP`, an environment, or anything that `tailrank.make` takes. seed: of what is random (0 if nobody
+    says), or a generator `rng`. horizon, discount: for an environment (default: its step limit, and 1); an MDP has its
+    own. Returned are `Episodes` where states are numbers, else `Observed`; both have actions, rewards and returns.
 
     >>> from tailrank import FiniteMDP, solve
     >>> mdp = FiniteMDP.from_rows([0, 0], [0, 1], [0, 0], [1, 1], [1, 2], horizon=3)
-    >>> play(solve(mdp, tau=0.1).policy, mdp, 2, rng=np.random.default_rng(0)).returns.tolist()
+    >>> play(solve(mdp, tau=0.1).policy, mdp, 2, seed=0).returns.tolist()
     [6.0, 6.0]
     """
     n, policy = checks.whole(episodes, "episodes"), policy_of(policy)
+    if seed is not None and rng is not None:
+        raise InputError("seed, rng: give one of them")
+    rng = np.random.default_rng(checks.whole(seed or 0, "seed", least=0)) if rng is None else rng
+    env, horizon = environment_of(policy, env, horizon)
+    if hasattr(env, "n_features"):
+        return play_simulator(policy, env, odd_seeds(n, rng), discount=1.0 if discount is None else discount)
     if isinstance(env, FiniteMDP):
         return _in_mdp(policy, env, n, rng)
     if hasattr(env, "truth"):
@@ -108,6 +140,23 @@ def play(
         raise InputError("horizon: the environment states no step limit; give one")
     gamma = checks.discount_factor(1.0 if discount is None else discount)
     return _in_gymnasium(policy, env, n, checks.whole(steps, "horizon"), gamma, rng)
+
+
+def environment_of(policy: Policy, env: Any, horizon: int | None) -> tuple[Any, int | None]:
+    """The environment that is meant for this policy, and the horizon if it still has to be said."""
+    if isinstance(env, FiniteMDP) or hasattr(env, "truth") or hasattr(env, "n_features"):
+        return env, horizon
+    if hasattr(env, "reset") and on_states(policy):
+        return env, horizon
+    if on_states(policy):
+        steps = horizon if horizon is not None or isinstance(env, str | Path) else horizon_of(policy)
+        return sources.read(env, horizon=steps).mdp, None
+    return sources.make(env, kind="observations", horizon=horizon), None
+
+
+def odd_seeds(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Seeds [n] of episodes that judge a policy: odd numbers, while episodes to learn from have even ones."""
+    return 2 * rng.integers(2**30, size=n) + 1
 
 
 def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) -> Episodes:

@@ -1,99 +1,142 @@
-"""`learn(env, ...)`: from an environment to a policy in one call."""
+"""`learn(source, ...)`: from an environment to a policy in one call. `train` does the same iteration by iteration."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
+from tailrank.envs import sources
 from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.settings import MODELS as DECODERS
+from tailrank.learning.learned import Learned
+from tailrank.learning.oracles.choices import MODELS as COUNTED
 from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
-from tailrank.learning.registry import make_learner
-from tailrank.policies.tables import Policy
+from tailrank.learning.registry import COUNTABLE as ON_STATES
+from tailrank.learning.registry import SIMULATED, learner_class, make_learner
 
-
-@dataclass(frozen=True)
-class Learned:
-    """What was learned: the policy without bonus, the CVaR that its model promises, and returns [n] on the way.
-
-    promise: nan, and returns: none, where the learner has no such thing. state: of the learner, for going on.
-    encoder and actions: of a Gymnasium environment, for acting in it.
-    """
-
-    policy: Policy
-    promise: float
-    episodes: int
-    returns: np.ndarray
-    state: Any
-    encoder: Any = None
-    actions: Any = None
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
-    ) -> tuple[Any, Any]:
-        """The action for an observation of the environment, in the shape of Stable-Baselines3 (see `Predictor`)."""
-        from tailrank.policies.predictor import Predictor
-
-        return Predictor(self.policy, self.encoder, actions=self.actions).predict(
-            observation, state, episode_start, deterministic
-        )
+MODELS = ("auto", *COUNTED, *DECODERS)
+MOST_JUDGED = 200
+"""Fresh episodes for each candidate among which the last policy is chosen, at most."""
+HOOKS = ("on_training_start", "on_rollout_end", "on_training_end")
 
 
 def learn(
-    env: Any,
+    source: Any,
     learner: Any = None,
     *,
-    episodes: int,
+    tau: float | None = None,
+    episodes: int = 2000,
+    model: str = "auto",
+    algorithm: str = "ela",
     seed: int = 0,
     horizon: int | None = None,
-    callback: Callable[[Any, Any], None] | None = None,
+    callback: Any = None,
     **settings: Any,
 ) -> Learned:
-    """Play at least so many episodes and return the policy that the learner then believes to be best.
+    """A policy with a high CVaR at `tau`, learned by playing at least so many episodes.
 
-    env: a `CountableEnv`, a `Simulator`, or an environment of Gymnasium, which is opened as a simulator with this
-    horizon. learner: of the kind that the environment asks for; without one it is ELA, with `settings` (tau, rank, ...)
-    as on the command line. callback: sees the state and what happened after every iteration.
+    source: the id of a Gymnasium environment, an environment or a function that makes one, the name of an environment
+    of this package (`risky-lock`, `rich-lock`), or a finite MDP in any form that `solve` takes. tau: tail fraction in
+    (0, 1], 0.1 if nobody says. model: what is fitted, "auto" or one of `MODELS`; those from "mixture" on learn from
+    observations. algorithm: a learner of `tailrank list`. learner: one that was made before, instead of model and
+    algorithm. seed: of everything that is random. horizon: number of steps, where the source does not say. settings: of
+    the learner (rank=3, batch=10, ...) and of the environment, by name.
+    callback: called with (state, info) after every iteration; or an object with some of the methods
+    on_training_start(learner, env), on_rollout_end(state, info) and on_training_end(learned). One that returns False
+    after an iteration ends learning there.
 
-    >>> from tailrank import make_episodic, make_simulator
-    >>> learn(make_simulator("rich-lock", horizon=3), tau=0.2, episodes=40).episodes >= 40
-    True
+    >>> learned = learn("risky-lock", tau=0.1, episodes=60, horizon=3, n_actions=3)
+    >>> learned.episodes, round(learned.evaluate().cvar, 9)
+    (60, 0.8)
     """
-    least, streams = checks.whole(episodes, "episodes"), Streams(seed)
-    countable = hasattr(env, "truth")
-    if not countable and not hasattr(env, "n_features"):
-        from tailrank.envs.gymnasium.simulator import open_simulator
-
-        env = open_simulator(env, horizon=horizon)
-    elif horizon is not None:
-        raise InputError("horizon: is for an environment of Gymnasium; this one has its own")
-    kind = COUNTABLE if countable else SIMULATOR
+    least, streams, hooks = checks.whole(episodes, "episodes"), Streams(seed), _hooks(callback)
+    checks.one_of(model, "model", MODELS)
+    if learner is not None:
+        given = {"tau": tau, "model": None if model == "auto" else model} | settings
+        said = next((name for name, value in given.items() if value is not None), None)
+        if said:
+            raise InputError(f"{said}: is a setting of the learner, which is given; set it there")
+    own = _learner_settings(algorithm, settings) if learner is None else {}
+    place = {name: value for name, value in settings.items() if name not in own}
+    env = _environment(source, _kind(learner, model, algorithm), horizon=horizon, **place)
+    kind = COUNTABLE if hasattr(env, "truth") else SIMULATOR
     if learner is None:
-        learner = make_learner("ela", kind, **settings)
-    elif settings:
-        raise InputError(f"{next(iter(settings))}: is a setting of the learner, which is given; set it there")
+        own |= {name: value for name, value in (("tau", tau), ("model", model)) if value not in (None, "auto")}
+        learner = make_learner(algorithm, kind, **own)
     if learner.kind != kind:
         need = "states that can be counted" if learner.kind == COUNTABLE else "observations"
         raise InputError(f"learner: {type(learner).__name__} learns from {need}, {env.name} has others")
     learner = learner.prepared(env, streams, least)
+    hooks["on_training_start"](learner, env)
     state, returns = learner.init(env, streams), list[np.ndarray]()
     while state.episodes < least:
         state, info = learner.step(state, env, streams)
         returns.append(getattr(info, "returns", np.zeros(0)))
-        if callback is not None:
-            callback(state, info)
-    if countable:
-        plan = learner.greedy(state, env, streams)
-        policy, promise = plan.policy(env.rewards), promised(plan, env)
-    else:
-        policy, promise = (
-            learner.policy(state, env, streams),
-            getattr(learner, "promise", lambda *_: np.nan)(state, env),
-        )
+        if hooks["on_rollout_end"](state, info) is False:
+            break
+    policy, promise = _returned(learner, state, env, streams, least)
     played = np.concatenate(returns) if returns else np.zeros(0)
-    about = getattr(env, "encoder", None), getattr(env, "actions", None)
-    return Learned(policy, promise, state.episodes, played, state, *about)
+    learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env)
+    hooks["on_training_end"](learned)
+    return learned
+
+
+def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
+    """What the environment must show, as far as what was asked for says it, and what that was."""
+    if learner is not None:
+        return "states" if learner.kind == COUNTABLE else "observations", f"learner = {type(learner).__name__}"
+    if ":" not in algorithm and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
+        return "observations", f"algorithm = {algorithm!r}"
+    kind = "observations" if model in DECODERS else "states" if model in COUNTED else "auto"
+    return kind, f"model = {model!r}"
+
+
+def _environment(source: Any, wanted: tuple[str, str], **settings: Any) -> Any:
+    """The environment; where it shows something else than was asked for, an error that says what asked for it."""
+    kind, why = wanted
+    try:
+        return sources.make(source, kind=kind, **settings)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text.replace(f"kind = {kind!r}", f"{why} needs {kind}")) from None
+
+
+def _learner_settings(algorithm: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of the settings that are the learner's own, on either kind of environment."""
+    known: set[str] = set()
+    for kind in (COUNTABLE, SIMULATOR):
+        try:
+            known |= set(settings_of(learner_class(algorithm, kind)))
+        except InputError:
+            continue  # this learner is for the other kind
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def _returned(learner: Any, state: Any, env: Any, streams: Streams, episodes: int) -> tuple[Any, float]:
+    """The policy that is returned, and the CVaR that its model promises (nan where there is no such thing)."""
+    if learner.kind == COUNTABLE:
+        plan = learner.greedy(state, env, streams)
+        return plan.policy(env.rewards), promised(plan, env)
+    promise = float(getattr(learner, "promise", lambda *_: np.nan)(state, env))
+    if "best" in learner.outputs:
+        fresh = min(MOST_JUDGED, max(20, episodes // 4))
+        return learner.choose(state, env, streams, "best", fresh).policy, promise
+    return learner.policy(state, env, streams), promise
+
+
+def _hooks(callback: Any) -> dict[str, Callable[..., Any]]:
+    """The functions that are called, by the names that Stable-Baselines3 has for them."""
+    nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
+    if callback is None:
+        return dict.fromkeys(HOOKS, nothing)
+    if inspect.isroutine(callback) or not any(hasattr(callback, name) for name in HOOKS):
+        if not callable(callback):
+            raise InputError(f"callback = {callback!r:.60}: must be a function or have one of {', '.join(HOOKS)}")
+        return dict.fromkeys(HOOKS, nothing) | {"on_rollout_end": callback}
+    return {name: getattr(callback, name, nothing) for name in HOOKS}

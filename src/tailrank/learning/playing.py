@@ -11,8 +11,26 @@ from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import LatentPlan
 
 
+class Charged:
+    """What policies have in common whose memory is the budget that is left, as the laws `rewards` count it."""
+
+    rewards: RewardLaw
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budgets that are left, [n]."""
+        return self.rewards.charge(h, rewards, memory)
+
+
 @dataclass(frozen=True)
-class PlayedPlan:
+class PlayedPlan(Charged):
     """A plan on groups as a policy on states; group [H] of [S] says which group a state belongs to."""
 
     plan: LatentPlan
@@ -31,15 +49,3 @@ class PlayedPlan:
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] at step h."""
         return self.plan.act(h, self.group[h][states], memory)
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budgets that are left, [n]."""
-        return self.rewards.charge(h, rewards, memory)

@@ -1,6 +1,6 @@
 """Parameters of the algorithms as functions of the iteration (Theorems 4.1 and 5.1).
 
-`THEORY` is what the theorems ask for, with every unspecified constant set to one; `PRACTICAL`, the default, has
+`THEORY` is what the theorems ask for, with every unspecified constant set to one; `Schedule()`, the default, has
 the same form with scales that make the bonus fall within a run. What the theorems ask for in all: `tailrank theory`.
 Settings that the printed text gets wrong have two values, "printed" and "corrected" (docs/paper_notes.md).
 """
@@ -26,8 +26,10 @@ class Schedule(Checked):
     (5.0, 2.0)
     """
 
-    alpha_scale: float = setting(1.0, kind=float, check=checks.positive, metavar="X", help="Scale of the bonus.")
-    lam_scale: float = setting(1.0, kind=float, check=checks.positive, metavar="X", help="Scale of the regularisation.")
+    alpha_scale: float = setting(0.001, kind=float, check=checks.positive, metavar="X", help="Scale of the bonus.")
+    lam_scale: float = setting(
+        1e-5, kind=float, check=checks.positive, metavar="X", help="Scale of the regularisation."
+    )
     cap: Literal["corrected", "printed"] | float = setting(
         "corrected",
         kind=float,
@@ -69,5 +71,5 @@ class Schedule(Checked):
         return float(self.cap)
 
 
-PRACTICAL = Schedule(alpha_scale=0.001, lam_scale=1e-5)
-THEORY = Schedule()
+PRACTICAL = Schedule()
+THEORY = Schedule(alpha_scale=1.0, lam_scale=1.0)

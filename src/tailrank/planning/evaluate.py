@@ -22,11 +22,11 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.built_in.equivalent import equivalent
 from tailrank.envs.protocols import CountableEnv, Simulator
-from tailrank.episodes.rollout import play, play_simulator
+from tailrank.episodes.rollout import environment_of, odd_seeds, play, play_simulator
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.return_law import Evaluation, return_law
-from tailrank.planning.plan import Plan
+from tailrank.policies.result import Result
 from tailrank.policies.tables import Policy, PolicyHolder, policy_of, table_shape
 from tailrank.risk.intervals import METHODS, ConfidenceInterval, cvar_interval, mean_interval, var_interval
 from tailrank.risk.law import ReturnLaw
@@ -44,7 +44,7 @@ MOST = 100_000
 """Episodes after which `width` is given up."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """CVaR, VaR and mean of a policy, each with an interval that holds with probability `confidence` (1: certain).
 
@@ -67,6 +67,14 @@ class Estimate:
     mean_interval: ConfidenceInterval
     status: str = "played"
 
+    def __repr__(self) -> str:
+        played = f"{self.episodes} episodes" if self.episodes else self.status
+        parts = (("CVaR", self.cvar, self.cvar_interval), ("VaR", self.var, self.var_interval))
+        lines = [f"Estimate at tau = {self.tau:g} ({played}; each interval with confidence {self.confidence:g})"]
+        for name, value, span in (*parts, ("mean", self.mean, self.mean_interval)):
+            lines.append(f"  {name:<4}  {value:.6g}  in {span.lower:.6g} .. {span.upper:.6g}  ({span.method})")
+        return "\n".join(lines)
+
     @property
     def cvar_interval(self) -> ConfidenceInterval:
         """The interval for CVaR."""
@@ -81,6 +89,7 @@ def evaluate(
     episodes: int | None = None,
     width: float | None = None,
     max_episodes: int = MOST,
+    seed: int | None = None,
     rng: np.random.Generator | None = None,
     seeds: np.ndarray | None = None,
     confidence: float = 0.95,
@@ -89,19 +98,20 @@ def evaluate(
     horizon: int | None = None,
     discount: float | None = None,
 ) -> Estimate:
-    """CVaR_tau of `policy` (a policy, a plan or a loaded policy file) in `env`.
+    """CVaR_tau of `policy` (a policy, or what `solve`, `learn` or `load` returned) in `env`.
 
+    env: a `FiniteMDP`, an environment, or anything that `tailrank.make` takes.
     In a FiniteMDP without `episodes` or `width`: exact, by pushing the return law forward. Otherwise `episodes` are
-    played with `rng`, or, with `width`, until the interval for CVaR is no wider than that, at most `max_episodes`.
-    A simulator takes `seeds` [n], one an episode (by convention odd ones judge, even ones train), or draws odd ones
-    from `rng`. bounds: the range of the return, where it is not known; without it there is only a bootstrap.
+    played with `seed` (or a generator `rng`), or, with `width`, until the interval for CVaR is no wider than that, at
+    most `max_episodes`. A simulator takes `seeds` [n], one an episode (by convention odd ones judge, even ones train),
+    or draws odd ones. bounds: the range of the return, where it is not known; without it there is only a bootstrap.
     method: of the interval for CVaR. horizon, discount: for environments that have none. tau may be left out for a
     `Plan`, which has its own.
     """
-    if isinstance(policy, Plan):
-        tau = policy.tau if tau is None else tau
+    tau = policy.level if tau is None and isinstance(policy, Result) else tau
     if tau is None:
         raise InputError("tau: must be given for a policy (a plan has its own)")
+    env, horizon = environment_of(policy_of(policy), env, horizon)
     return evaluate_all(
         policy,
         env,
@@ -109,7 +119,7 @@ def evaluate(
         episodes=episodes,
         width=width,
         max_episodes=max_episodes,
-        rng=rng,
+        rng=np.random.default_rng(checks.whole(seed, "seed", least=0)) if rng is None and seed is not None else rng,
         seeds=seeds,
         confidence=confidence,
         bounds=bounds,
@@ -271,11 +281,6 @@ def _sampler(
         return play_simulator(policy, simulator, chosen, discount=1.0 if discount is None else discount).returns
 
     return more
-
-
-def odd_seeds(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Seeds [n] of episodes that judge a policy: odd numbers, while episodes to learn from have even ones."""
-    return 2 * rng.integers(2**30, size=n) + 1
 
 
 def return_range(env: Environment) -> Range | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tailrank.checks import InputError
+from tailrank.envs.mdp_files.draft import Source
 from tailrank.planning.exact.curve import Curve, Frontier
 from tailrank.planning.exact.return_law import Evaluation
+from tailrank.policies import names
+from tailrank.policies.result import Result, number
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
@@ -40,17 +43,17 @@ class Reference:
         return self.evaluation.cvar(self.tau)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A policy for one objective; CVaR and VaR are those at `tau`.
+@dataclass(frozen=True, repr=False)
+class Plan(Result):
+    """A policy for one objective, and what it earns; CVaR and VaR are those at `tau`.
 
     objective: the measure that the policy is for; None for a criterion that is no risk measure of the return.
     value: the measure of the policy (CVaR where there is no objective): exact, or a certified lower bound.
     lower, upper: certified bounds on the best value of any policy; equal when `status` is "exact".
     budget: the starting budget c, in reward units (None for policies without one).
     claim: the value the criterion itself gives to its plan, where that is not the CVaR.
-    notes: what the user should know, a line each.
-    evaluate: computes the return law of the policy, when that is first asked for. budget_curve: see `curve`.
+    notes: what the user should know, a line each. source: the MDP that it was made for, with its name.
+    compute_law: finds the return law of the policy, when that is first asked for. budget_curve: see `curve`.
 
     >>> from tailrank import FiniteMDP, solve
     >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
@@ -67,18 +70,77 @@ class Plan:
     lower: float
     upper: float
     risk_neutral: Reference
-    evaluate: Callable[[], Evaluation]
+    compute_law: Callable[[], Evaluation]
     budget_curve: Curve | None
     status: Status
     seconds: float
     claim: float | None = None
     notes: tuple[str, ...] = ()
     objective: Measure | None = None
+    source: Source | None = field(default=None, compare=False)
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        what = "CVaR" if self.criterion == "cvar" else f"criterion {self.criterion}"
+        what = what if self.plain else str(self.objective)
+        where = "" if self.source is None else f" in {self.source.name}"
+        level = f" at tau = {self.tau:g}" if self.plain else ""
+        return f"Plan for the best {what}{level}{where} ({self.status})"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is about the CVaR, not about another measure of the return."""
+        return self.objective is None or type(self.objective).__name__ == "CVaR"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What it earns, what is best, and what maximising the mean earns instead."""
+        between = f"{number(self.lower)} .. {number(self.upper)}"
+        best = {"best possible": number(self.lower) if self.lower == self.upper else between}
+        found = {} if self.plain else {"value": number(self.value)} | best
+        found |= {
+            "CVaR" if self.plain else f"CVaR at {self.tau:g}": number(self.cvar),
+            **(best if self.plain else {}),
+            "VaR": number(self.var),
+            "mean": number(self.mean),
+            "best mean": f"{number(self.risk_neutral.mean)}, with CVaR {number(self.risk_neutral.cvar)}",
+        }
+        if self.budget is not None:
+            found["start budget"] = number(self.budget)
+        if self.source is not None:
+            mdp = self.source.mdp
+            found["problem"] = f"{mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps"
+        notes = [*(self.source.notes if self.source else ()), *self.notes]
+        return found | ({"notes": "; ".join(notes)} if notes else {})
+
+    @property
+    def home(self) -> Any:
+        """The MDP that it was made for."""
+        return None if self.source is None else self.source.mdp
+
+    @property
+    def known_law(self) -> ReturnLaw:
+        """The law of the policy's return."""
+        return self.law
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        return ((), ()) if self.source is None else (self.source.mdp.labels, self.source.mdp.action_labels)
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps beside the policy."""
+        found: dict[str, Any] = {"plan": self.as_dict(), "criterion": self.criterion, "status": self.status}
+        if self.source is not None:
+            own = [names.own_names(labels) for labels in self.labels]
+            found |= {"source": self.source.name} | {k: v for k, v in zip(("states", "actions"), own, strict=True) if v}
+        return found
 
     @cached_property
     def evaluation(self) -> Evaluation:
         """The return law of the policy, exact or with bounds."""
-        return self.evaluate()
+        return self.compute_law()
 
     @property
     def law(self) -> ReturnLaw:

@@ -13,13 +13,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, NotConverged
+from tailrank.envs import sources
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.registry import replan
 from tailrank.planning.criteria.sampled_nested import Sampling
@@ -45,7 +46,7 @@ CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 
 @overload
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: float | None = ...,
     *,
     objective: Measure | None = ...,
@@ -57,10 +58,14 @@ def solve(
     samples: int | None = ...,
     seed: int | None = ...,
     undominated: bool = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+    start: object = ...,
+    **reading: Any,
 ) -> Plan: ...
 @overload
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: Sequence[float],
     *,
     objective: Measure | None = ...,
@@ -72,9 +77,13 @@ def solve(
     samples: int | None = ...,
     seed: int | None = ...,
     undominated: bool = ...,
+    horizon: int | None = ...,
+    discount: float | None = ...,
+    start: object = ...,
+    **reading: Any,
 ) -> tuple[Plan, ...]: ...
 def solve(
-    mdp: FiniteMDP,
+    source: Any,
     tau: float | Sequence[float] | None = None,
     *,
     objective: Measure | None = None,
@@ -86,9 +95,16 @@ def solve(
     samples: int | None = None,
     seed: int | None = None,
     undominated: bool = True,
+    horizon: int | None = None,
+    discount: float | None = None,
+    start: object = None,
+    **reading: Any,
 ) -> Plan | tuple[Plan, ...]:
     """The plan for `tau` (or a tuple of plans, for several, at the cost of one); tau is 0.1 if nobody says.
 
+    source: what is known: a `FiniteMDP`, a path (.csv, .json, .npz), a Gymnasium id, a data frame, a list of rows
+    (state, action, next state, probability, reward), or arrays (P, R); horizon, discount, start say what it does not
+    say, and reading takes the other options of `tailrank.envs.read`. tau: tail fraction in (0, 1].
     objective: a risk measure of `tailrank.risk.measures` in place of the CVaR at `tau`; CVaR and VaR of its policy are
     told at `tau`.
     criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
@@ -99,11 +115,10 @@ def solve(
     off, but one pass over a coarse grid is always made.
     undominated: of the plans with the best CVaR, one with the best mean (otherwise any; a little faster).
 
-    >>> from tailrank import FiniteMDP, solve
-    >>> mdp = FiniteMDP.from_rows([0, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0.9, 0.1], [1, 2, -5], horizon=1)
-    >>> plan = solve(mdp, tau=0.2)
-    >>> plan.cvar, plan.risk_neutral.cvar
-    (1.0, -1.5)
+    >>> rows = [("shop", "rent", "shop", 1, 1), ("shop", "buy", "shop", 0.9, 2), ("shop", "buy", "shop", 0.1, -5)]
+    >>> plan = solve(rows, tau=0.2, horizon=1)
+    >>> plan.cvar, plan.risk_neutral.cvar, plan.predict("shop")[0]
+    (1.0, -1.5, 'rent')
     """
     began = time.perf_counter()
     if tau is None:
@@ -117,7 +132,8 @@ def solve(
         raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
     sampling = Sampling(**given)
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
-    problem = SolveContext.of(mdp, undominated)
+    read = sources.read(source, horizon=horizon, discount=discount, start=start, **reading)
+    problem = SolveContext.of(read.mdp, undominated)
     fixed = None if unit is None else checks.positive(unit, "unit")
     if objective is None or (isinstance(objective, CVaR) and levels == (objective.tau,)):
         plans = _plan_cvar(problem, levels, limits, fixed)
@@ -127,7 +143,7 @@ def solve(
     if criterion != "cvar":
         plans = replan(criterion, problem.mdp, plans, sampling)
     finished = time.perf_counter() - began
-    plans = tuple(replace(p, seconds=finished) for p in plans)
+    plans = tuple(replace(p, seconds=finished, source=read) for p in plans)
     for line in unfinished:
         warnings.warn(line, NotConverged, stacklevel=2)
     return plans[0] if np.ndim(tau) == 0 else plans
@@ -171,7 +187,7 @@ def _exact_plans(
     curve, policy = job.run(problem.mean_policy.actions, limits.check)
     plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
     tasks = [partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in plays]
-    laws = together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
+    laws = run_together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
     neutral = cache(partial(return_law, problem.mean_policy, problem.mdp, job.grid))
     plans = []
     for tau, play, evaluation in zip(levels, plays, laws, strict=True):
@@ -200,7 +216,7 @@ def _plan(
         lower=bounds[0],
         upper=bounds[1],
         risk_neutral=Reference(problem.mean_policy, problem.mean, tau, neutral),
-        evaluate=partial(_same, evaluation),
+        compute_law=partial(_same, evaluation),
         budget_curve=curve,
         status=status,
         seconds=0.0,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.comparison.groups import grouped
+from tailrank.comparison.groups import group_runs
 from tailrank.planning.exact.return_law import Evaluation
 from tailrank.plots import style
 from tailrank.report.subject import Shown, Subject
@@ -64,7 +64,7 @@ def entries(subject: Subject, labels: Sequence[str]) -> list[Entry]:
         return [Entry(labels[0] if labels else _title(one.name), one.tau, (one,)) for one in subject.policies]
     shown = {run.folder: one for run, one in zip(subject.runs, subject.policies, strict=True)}
     result = []
-    for group in grouped(subject.runs, labels):
+    for group in group_runs(subject.runs, labels):
         count = "1 seed" if len(group.runs) == 1 else f"{len(group.runs)} seeds"
         name = group.name or f"{str(group.runs[0].config.get('algorithm', 'ela')).upper()}, {count}"
         result.append(Entry(name, group.tau, tuple(shown[run.folder] for run in group.runs)))
@@ -152,7 +152,7 @@ def _bars(line: Entry, neutral: ReturnLaw | None, width: float) -> Figure:
     bar = _bar_width([p for p, _ in panels], low, high)
     wide = 0.88 * min(bar, max(high - low, bar) / 25)
     for ax, (shown, name) in zip(axes, panels, strict=True):
-        centre, mass, worst = _binned(shown, tau, low, bar)
+        centre, mass, worst = _bins(shown, tau, low, bar)
         ax.bar(centre, mass - worst, bottom=worst, width=wide, color=style.PALETTE[0], alpha=0.75, linewidth=0)
         ax.bar(centre, worst, width=wide, color=style.PALETTE[1], linewidth=0, label=f"worst {100 * tau:g}%")
         for x, text, colour in ((shown.cvar(tau), "CVaR", style.PALETTE[1]), (shown.mean, "mean", style.INK)):
@@ -175,7 +175,7 @@ def _bar_width(laws: list[ReturnLaw], low: float, high: float) -> float:
     return gap if regular and (high - low) / gap <= 1.5 * BINS else (high - low) / BINS
 
 
-def _binned(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bins(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Middles of the bars [m], their probability and how much of it belongs to the worst tau."""
     worst = law.tail_masses(tau)
     place = np.rint((law.values - low) / bar).astype(np.int64)

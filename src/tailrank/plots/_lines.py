@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrank.checks import InputError, one_of
-from tailrank.comparison.groups import Paths, RunGroup, grouped, read, series
+from tailrank.comparison.groups import Paths, RunGroup, group_runs, read, series
 from tailrank.plots import style
 from tailrank.risk.over_runs.seeds import Band, align, band
 
@@ -37,7 +37,7 @@ def draw(
     one_of(by, "by", BY)
     if log:
         one_of(log, "log", SCALES)
-    groups = grouped(read(runs), labels)
+    groups = group_runs(read(runs), labels)
     bands = [curve(group, column, by, center, style.generator(rng)) for group in groups]
     figure, (axes,) = style.canvas(width, 0.68 * width)
     names = []
@@ -65,7 +65,7 @@ def curve(group: RunGroup, column: str, by: str, center: str, rng: np.random.Gen
         one = series(run, BY[by], column, *bounds)
         if one is None:
             known = column == "regret" and run.column("cvar") is not None
-            why = "only runs on an MDP that is known count it; try --what cvar" if known else f"status: {run.status}"
+            why = "only runs on an MDP that is known count it; try what=... cvar" if known else f"status: {run.status}"
             raise InputError(f"{run.folder}: no row has {column} ({why})")
         found.append(one)
     if len(found) == 1:

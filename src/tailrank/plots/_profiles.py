@@ -84,7 +84,7 @@ def score_of(run: Run, baseline: float = 0.0) -> float:
     if star <= baseline:
         raise InputError(
             f"{run.folder}: CVaR* = {star:g} must be above the baseline {baseline:g} to divide by; "
-            "give a lower --baseline, such as the least possible return"
+            "give a lower baseline=..., such as the least possible return"
         )
     return (final_cvar(run) - baseline) / (star - baseline)
 

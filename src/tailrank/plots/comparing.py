@@ -14,8 +14,8 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.comparison import Comparison
-from tailrank.comparison.across import scored
-from tailrank.comparison.measures import Cell, TaskResults, settled
+from tailrank.comparison.across import tasks_with_scores
+from tailrank.comparison.measures import Cell, TaskResults, settled_runs
 from tailrank.comparison.tables import share_name
 from tailrank.plots import style
 from tailrank.plots._profiles import figure_of
@@ -96,7 +96,7 @@ def regret(found: Comparison) -> Figure | None:
     def draw(axes: Axes, cells: list[Cell]) -> None:
         last = 0.0
         for cell in cells:
-            lines = [one.regret for one in settled(cell.records) if one.regret is not None]
+            lines = [one.regret for one in settled_runs(cell.records) if one.regret is not None]
             x, table = align([(np.append(0.0, x), np.append(0.0, y)) for x, y in lines])
             line = band(x, [table], "mean", found.options.rng(), found.options.confidence)
             look = _look(found, cell.method)
@@ -115,7 +115,7 @@ def regret(found: Comparison) -> Figure | None:
 @style.look()
 def profile(found: Comparison) -> Figure | None:
     """Share of runs with a score above x, over the tasks that all configurations have."""
-    tasks = scored(found.tasks, len(found.methods))
+    tasks = tasks_with_scores(found.tasks, len(found.methods))
     if not tasks:
         return None
     lines = [

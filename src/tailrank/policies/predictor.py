@@ -84,14 +84,14 @@ class Predictor:
         environment that resets in the step after the end needs it in both. deterministic is ignored: policies are.
         """
         if isinstance(observation, Mapping) and all(name in observation for name in AUGMENTED):
-            return self._augmented(observation), None
-        seen, single = self._encoded(observation)
+            return self._predict_with_budget(observation), None
+        seen, single = self._encode(observation)
         n = len(seen)
         begins = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, dtype=bool), (n,))
         if state is None:
             step, memory = np.zeros(n, dtype=np.int64), self.policy.start(n)
         else:
-            step, memory = self._moved(PredictorState(*state), seen, begins)
+            step, memory = self._advance(PredictorState(*state), seen, begins)
         late = np.flatnonzero(step >= self.horizon) if self.horizon is not None else np.empty(0)
         if late.size:
             raise InputError(
@@ -100,7 +100,7 @@ class Predictor:
             )
         actions = self._act(step, seen, memory)
         after = PredictorState(step + 1, memory, seen, actions, np.full(n, np.nan))
-        return self._played(actions, single), after
+        return self._decode_actions(actions, single), after
 
     def reward(self, state: PredictorState, rewards: Any) -> PredictorState:
         """The state after the (undiscounted) rewards [n] of the actions that were predicted last."""
@@ -112,7 +112,7 @@ class Predictor:
             raise InputError(f"rewards[{bad[0]}] = {told[bad[0]]}: must be finite")
         return state._replace(rewards=told)
 
-    def _moved(self, state: PredictorState, seen: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _advance(self, state: PredictorState, seen: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Steps and memory at the observations `seen`, which follow those in the state or begin episodes."""
         n = len(seen)
         if state.step.shape != (n,):
@@ -134,14 +134,14 @@ class Predictor:
             )
         return step, memory
 
-    def _augmented(self, observation: Mapping[str, Any]) -> Any:
-        seen, single = self._encoded(observation["observation"])
+    def _predict_with_budget(self, observation: Mapping[str, Any]) -> Any:
+        seen, single = self._encode(observation["observation"])
         # The last observation of an episode has step H; nobody plays the action that is asked for there.
         step = np.asarray(observation["step"], dtype=np.int64).reshape(-1)
         step = step if self.horizon is None else np.minimum(step, self.horizon - 1)
         memory = np.asarray(observation["budget"])
         actions = self._act(step, seen, memory[None] if single else memory)
-        return self._played(actions, single)
+        return self._decode_actions(actions, single)
 
     def _act(self, step: np.ndarray, seen: np.ndarray, memory: np.ndarray) -> np.ndarray:
         actions = np.empty(len(seen), dtype=np.int64)
@@ -150,12 +150,12 @@ class Predictor:
             actions[i] = self.policy.act(int(h), seen[i], memory[i])
         return actions
 
-    def _played(self, actions: np.ndarray, single: bool) -> Any:
+    def _decode_actions(self, actions: np.ndarray, single: bool) -> Any:
         if self.actions is not None:
             return self.actions.decode(int(actions[0])) if single else self.actions.decode_batch(actions)
         return actions[0] if single else actions
 
-    def _encoded(self, observation: Any) -> tuple[np.ndarray, bool]:
+    def _encode(self, observation: Any) -> tuple[np.ndarray, bool]:
         """What the policy sees, [n] or [n, m], and whether it is one observation, not a batch."""
         if hasattr(self.encoder, "encode_batch"):
             leaf = self.encoder.leaves[0]

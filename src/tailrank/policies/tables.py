@@ -257,6 +257,11 @@ def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
         raise InputError(f"policy: is for {policy.n_actions} actions, the MDP has {A}")
 
 
+def on_states(policy: Policy) -> bool:
+    """Whether it plays on the numbers of states, not on observations."""
+    return isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy)
+
+
 def horizon_of(policy: Policy) -> int | None:
     """H of a policy that knows how many steps it is for, else None."""
     steps = getattr(policy, "horizon", None)

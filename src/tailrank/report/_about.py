@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.plan import Plan
-from tailrank.runs.read import Run, finite
+from tailrank.runs.read import Run, finite_or_none
 
 Facts = tuple[str, tuple[tuple[str, str], ...]]
 PACKAGES = ("tailrank", "numpy", "numba", "scipy")
@@ -117,9 +117,9 @@ def _warnings(run: Run) -> list[str]:
     rank, true = run.config.get("rank"), _true_rank(run)
     if isinstance(rank, int) and true is not None and rank < true:
         lines.append(f"Misspecified rank: the model has rank {rank}, the environment has rank {true}.")
-    if run.rows and (finite(run.rows[-1].get("saturated")) or 0.0) > 0.5:
+    if run.rows and (finite_or_none(run.rows[-1].get("saturated")) or 0.0) > 0.5:
         lines.append("More than half of the bonuses are still at their cap: the run has explored little.")
-    cvar, star = finite(run.result.get("cvar")), run.star
+    cvar, star = finite_or_none(run.result.get("cvar")), run.star
     if cvar is not None and star is not None and star - cvar > 0.05 * max(abs(star), 1e-12):
         lines.append(f"The returned policy has CVaR {cvar:.4g}, the best possible is {star:.4g}.")
     return lines

@@ -56,26 +56,26 @@ def _group(members: list[Run], name: str) -> dict[str, Any]:
     }
 
 
-def _thinned(n: int) -> np.ndarray:
+def _places_drawn(n: int) -> np.ndarray:
     """Which of n iterations are drawn: all, or every m-th with the first and the last."""
     return np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).astype(np.int64))
 
 
 def _run(run: Run) -> dict[str, Any]:
     columns = {name: run.column(name) for name in ("k", "episodes", *SERIES, "cvar_low", "cvar_high")}
-    at = _thinned(len(run.rows))
+    at = _places_drawn(len(run.rows))
     for column in (columns["cvar"], columns["cvar_low"]):
         if column is not None:
             # Evaluations may be rare: none of them may fall between the rows that are drawn.
             known = np.flatnonzero(~np.isnan(column))
-            at = np.union1d(at, known[_thinned(known.size)])
+            at = np.union1d(at, known[_places_drawn(known.size)])
     result: dict[str, Any] = {"seed": run.seed, "iterations": len(run.rows)}
     return result | {name: pack(column[at]) for name, column in columns.items() if column is not None}
 
 
 def _mean(members: list[Run], common: int) -> dict[str, Any]:
     """Mean and interval over the runs, for the iterations that all of them have."""
-    at = _thinned(common)
+    at = _places_drawn(common)
     episodes = members[0].column("episodes")
     result: dict[str, Any] = {"episodes": pack(episodes[:common][at])} if episodes is not None else {}
     for name in SERIES:

@@ -35,9 +35,9 @@ def pack(values: np.ndarray) -> list[float | None] | dict[str, str]:
     return {"f8": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def packed_law(law: ReturnLaw, levels: tuple[float, ...], most: int) -> dict[str, Any]:
+def pack_law(law: ReturnLaw, levels: tuple[float, ...], most: int) -> dict[str, Any]:
     """A law for the page, with at most `most` values (more where the slider has more positions)."""
-    short = shortened(law, levels, most)
+    short = shorten_law(law, levels, most)
     return {
         "values": pack(short.values),
         "probs": pack(short.probs),
@@ -46,7 +46,7 @@ def packed_law(law: ReturnLaw, levels: tuple[float, ...], most: int) -> dict[str
     }
 
 
-def shortened(law: ReturnLaw, levels: tuple[float, ...], most: int) -> ReturnLaw:
+def shorten_law(law: ReturnLaw, levels: tuple[float, ...], most: int) -> ReturnLaw:
     """`law` with values merged that no level in `levels` cuts; its VaR and CVaR at the levels stay the same."""
     n = law.values.size
     if n <= most:
@@ -69,7 +69,7 @@ def shortened(law: ReturnLaw, levels: tuple[float, ...], most: int) -> ReturnLaw
     return ReturnLaw(first + shift / mass, mass)
 
 
-def packed_curve(curve: Curve, levels: tuple[float, ...], most: int = 600) -> dict[str, Any]:
+def pack_curve(curve: Curve, levels: tuple[float, ...], most: int = 600) -> dict[str, Any]:
     """Points (c, V(c)) for the page: those that are best at one of the levels, and enough others to draw the rest."""
     n = curve.budget.size
     keep = np.zeros(n, dtype=bool)

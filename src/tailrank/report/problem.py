@@ -21,7 +21,7 @@ from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.plan import Plan
 from tailrank.planning.solve import solve
 from tailrank.policies.tables import BudgetPolicy
-from tailrank.report._levels import pack, packed_curve, packed_law
+from tailrank.report._levels import pack, pack_curve, pack_law
 
 MOST_BEST = 48
 BEST_SECONDS = 4.0
@@ -42,7 +42,7 @@ class Offered:
     known: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def solved(cls, name: str, mdp: FiniteMDP, tau: float, *, seconds: float = 60.0) -> Offered:
+    def solve(cls, name: str, mdp: FiniteMDP, tau: float, *, seconds: float = 60.0) -> Offered:
         """The problem with its best plan at `tau`; what the solver warns of becomes a note."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -61,7 +61,7 @@ class Offered:
         result: dict[str, Any] = {
             "name": self.name,
             "exact": plan.status == "exact",
-            "curve": packed_curve(plan.curve, levels),
+            "curve": pack_curve(plan.curve, levels),
             "neutral": {"mean": plan.risk_neutral.mean, "law": None},
             "best": [],
             "absent": {},
@@ -135,12 +135,12 @@ def spread(n: int) -> list[int]:
 
 
 def _entry(at: list[int], budget: float | None, found: Evaluation, levels: tuple[float, ...]) -> dict[str, Any]:
-    return {"at": at, "budget": budget, "mean": found.mean, "law": packed_law(found.law, levels, BEST_VALUES)}
+    return {"at": at, "budget": budget, "mean": found.mean, "law": pack_law(found.law, levels, BEST_VALUES)}
 
 
 def evaluation_data(found: Evaluation, levels: tuple[float, ...], most: int = LAW_VALUES) -> dict[str, Any]:
     """A law for the page; where it is not exact, `low` [levels] are certified lower bounds on its CVaR."""
-    result = packed_law(found.law, levels, most) | {"method": found.method}
+    result = pack_law(found.law, levels, most) | {"method": found.method}
     if not found.exact:
         result["low"] = pack(np.array([found.cvar(tau) for tau in levels]))
     return result

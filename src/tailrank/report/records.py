@@ -10,7 +10,7 @@ from tailrank.checks import InputError, tail_level
 from tailrank.report._about import Facts, versions
 from tailrank.report.subject import Shown, Subject
 from tailrank.runs.log_runs import is_log_run, read_log_run
-from tailrank.runs.read import finite
+from tailrank.runs.read import finite_or_none
 
 NO_LAW = "The process is not known, only the records are: there are bounds (see What the records support), but no law."
 
@@ -101,5 +101,5 @@ def _rows(value: object) -> list[dict[str, Any]]:
 
 
 def _number(value: object) -> str:
-    number = finite(value)
+    number = finite_or_none(value)
     return "unknown" if number is None else f"{number:.6g}"

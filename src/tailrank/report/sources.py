@@ -58,7 +58,7 @@ def of_sources(
     if len(sources) > 1:
         raise InputError(f"{sources[1]}: a report is of one MDP, of a policy file and its MDP, or of runs")
     source = mdp_of(sources[0], read)
-    problem = Offered.solved(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
+    problem = Offered.solve(source.name, source.mdp, 0.1 if tau is None else tau, seconds=seconds)
     return of_problem(problem, seed=seed, notes=source.notes)
 
 
@@ -115,7 +115,7 @@ def with_solution(subject: Subject, tau: float, *, seed: int = 0, seconds: float
     before = next((problem for problem in subject.problems if problem.mdp is not None), None)
     if before is None or before.mdp is None:
         raise InputError("solve: there is no finite MDP to solve")
-    fresh = of_problem(Offered.solved(before.name, before.mdp, tau, seconds=seconds), seed=seed)
+    fresh = of_problem(Offered.solve(before.name, before.mdp, tau, seconds=seconds), seed=seed)
     if not subject.runs and subject.policies[0].policy is before.plan.policy:
         return replace(fresh, notes=subject.notes)
     others = tuple(replace(s, problem=None if s.problem is None else s.problem + 1) for s in subject.policies)
@@ -130,7 +130,7 @@ def of_policy(path: Path, source: Source, *, tau: float | None, seed: int = 0, s
     """The subject of a saved policy in the MDP of `source`."""
     stored = storage.load(path)
     level = stored.tau if tau is None else tau
-    problem = Offered.solved(source.name, source.mdp, 0.1 if level is None else level, seconds=seconds)
+    problem = Offered.solve(source.name, source.mdp, 0.1 if level is None else level, seconds=seconds)
     evaluation = _law_of(stored.policy, source, problem.grid)
     labels = tuple(labels_of(source.mdp, source.name, _own_labels(source.name)))
     shown = Shown(
@@ -177,10 +177,10 @@ def of_runs(
     for run in runs:
         key = str(run.manifest.get("environment") or run.kind)
         if key not in known and run.truth is not None:
-            known[key] = Offered.solved(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
+            known[key] = Offered.solve(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
         if key in known:
             problems[key] = known[key]
-        policies.append(_shown(run, list(problems).index(key) if key in problems else None))
+        policies.append(_policy_of_run(run, list(problems).index(key) if key in problems else None))
     names = list(dict.fromkeys(str(run.config.get("environment")) for run in runs))
     title = Path(names[0]).name if len(names) == 1 else f"{len(names)} environments"
     algorithms = ", ".join(sorted({str(run.config.get("algorithm", "ela")).upper() for run in runs}))
@@ -198,7 +198,7 @@ def of_runs(
     )
 
 
-def _shown(run: Run, problem: int | None) -> Shown:
+def _policy_of_run(run: Run, problem: int | None) -> Shown:
     policy, which = run.policy
     returns, mdp, evaluation = run.returns(), None, None
     absent = {}

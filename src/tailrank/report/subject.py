@@ -19,7 +19,7 @@ from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.report._domain import picture
 from tailrank.report._episodes import Played
 from tailrank.report._learning import curves
-from tailrank.report._levels import packed_law, slider
+from tailrank.report._levels import pack_law, slider
 from tailrank.report.policy_table import policy_table
 from tailrank.report.problem import LAW_VALUES, Offered, evaluation_data
 from tailrank.risk.law import ReturnLaw
@@ -71,25 +71,25 @@ class Shown:
             played = Played.of(self.policy, self.mdp, self.seed)
             visits, result["episodes"] = played.visits, played.data()
             result["actions"] = [str(a)[:40] for a in self.mdp.action_labels]
-            _put(result, "domain", picture(self.mdp))
+            _put_part(result, "domain", picture(self.mdp))
             if result["domain"] and result["domain"]["kind"] == "chain":
                 result["domain"]["flows"] = played.flows()
         else:
             for part in ("episodes", "domain"):
                 absent.setdefault(part, NO_MDP)
         if self.policy is not None:
-            _put(result, "table", policy_table(self.policy, visits))
+            _put_part(result, "table", policy_table(self.policy, visits))
         if result["table"] is None:
             absent.setdefault("table", "There is no policy on states to draw.")
         names = self.labels or tuple(str(x)[:60] for x in (self.mdp.labels if self.mdp is not None else ()))
-        result["labels"] = {str(s): names[s] for s in sorted(_mentioned(result)) if s < len(names)}
+        result["labels"] = {str(s): names[s] for s in sorted(_mentioned_parts(result)) if s < len(names)}
         return result
 
     def _law(self, levels: tuple[float, ...]) -> dict[str, Any] | None:
         if self.evaluation is not None:
             return evaluation_data(self.evaluation, levels)
         if self.returns is not None:
-            law = packed_law(ReturnLaw.of(self.returns), levels, LAW_VALUES)
+            law = pack_law(ReturnLaw.of(self.returns), levels, LAW_VALUES)
             return law | {"method": "sample", "episodes": int(self.returns.size), "interval": self.interval}
         return None
 
@@ -138,7 +138,7 @@ class Subject:
         }
 
 
-def _put(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None:
+def _put_part(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None:
     """A part that is there, or the reason why it is not."""
     if isinstance(found, str):
         result["absent"][part] = found
@@ -146,7 +146,7 @@ def _put(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None
         result[part] = found
 
 
-def _mentioned(result: dict[str, Any]) -> set[int]:
+def _mentioned_parts(result: dict[str, Any]) -> set[int]:
     """States whose names the page needs."""
     states: set[int] = set()
     if result["table"]:

@@ -33,7 +33,7 @@ def ends(
     """The interval from the CVaR of resamples [m] of x [n], which spreads over 0 to 1."""
     levels = np.array([deltas[0], 1.0 - deltas[1]])
     if kind == "bca":
-        levels = _corrected(levels, resampled, x, tau)
+        levels = _correct_levels(levels, resampled, x, tau)
     lower, upper = np.quantile(resampled, levels)
     return float(lower), float(upper)
 
@@ -61,7 +61,7 @@ def places(n: int, worst: int, size: int, rng: np.random.Generator) -> np.ndarra
     return np.minimum((n * sums).astype(np.int64), n - 1)
 
 
-def _corrected(levels: np.ndarray, resampled: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
+def _correct_levels(levels: np.ndarray, resampled: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
     from scipy.special import ndtr, ndtri
 
     estimate = x[0] + (x - x[0]) @ tail_weights(x.size, tau)

@@ -61,10 +61,10 @@ def band_bounds(x: np.ndarray, tau: float, u: np.ndarray, low: np.ndarray, ends:
     worse = np.diff(np.minimum(np.concatenate([[0.0], u, [1.0]]), tau)) / tau
     better = np.diff(np.minimum(np.concatenate([[0.0], low, [1.0]]), tau)) / tau
     first, last = (np.full((*x.shape[:-1], 1), end) for end in ends)
-    return _weighted(np.concatenate([first, x], -1), worse), _weighted(np.concatenate([x, last], -1), better)
+    return _weighted_sum(np.concatenate([first, x], -1), worse), _weighted_sum(np.concatenate([x, last], -1), better)
 
 
-def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _weighted_sum(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Sum of weights [m] (a law) times sorted values [.., m], as the heaviest and how far the others are from it."""
     used = weights > 0.0
     values, weights = values[..., used], weights[used]
@@ -143,7 +143,7 @@ def order_bounds(x: np.ndarray, tau: float, deltas: Range, ends: Range) -> Pair:
 def sample_cvar(x: np.ndarray, tau: float) -> np.ndarray:
     """CVaR_tau of sorted samples x [.., n], [..]."""
     n = x.shape[-1]
-    return _weighted(x, tail_weights(n, tau))
+    return _weighted_sum(x, tail_weights(n, tau))
 
 
 Bound = Callable[[np.ndarray, float, Range, Range], Pair]
@@ -212,9 +212,9 @@ def var_interval(
 
     Where the samples are too few for an order statistic, it ends at the end of the range, or is unbounded.
     """
-    x, ends = _sorted(returns, bounds)
+    x, ends = _sort_returns(returns, bounds)
     lower, upper = order_bounds(x, checks.tail_level(tau), _deltas(confidence, side), ends)
-    return _made(lower, upper, ends, confidence, "order", side)
+    return _make_interval(lower, upper, ends, confidence, "order", side)
 
 
 def dkw_bounds(returns: np.ndarray, tau: float, confidence: float, bounds: Range) -> Range:
@@ -233,7 +233,7 @@ def _interval(
     side: str,
     rng: np.random.Generator | None,
 ) -> ConfidenceInterval:
-    x, ends = _sorted(returns, bounds)
+    x, ends = _sort_returns(returns, bounds)
     deltas = _deltas(confidence, side)
     if method == "auto":
         method = "beta" if bounds is not None else "bca"
@@ -241,14 +241,14 @@ def _interval(
     if bound is None:
         if rng is None:
             raise InputError(f"rng: a numpy Generator must be given for the bootstrap (method {method!r})")
-        return _made(*_bootstrap.interval(x, tau, deltas, method, rng), ends, confidence, method, side)
+        return _make_interval(*_bootstrap.interval(x, tau, deltas, method, rng), ends, confidence, method, side)
     if bounds is None:
         raise InputError(f"bounds: must be given for method {method!r}; bca and percentile need none (approximate)")
     lower, upper = bound(x, tau, deltas, ends)
-    return _made(lower, upper, ends, confidence, method, side)
+    return _make_interval(lower, upper, ends, confidence, method, side)
 
 
-def _made(
+def _make_interval(
     lower: np.ndarray | float, upper: np.ndarray | float, ends: Range, c: float, method: str, side: str
 ) -> ConfidenceInterval:
     low, high = (float(np.clip(end, *ends)) for end in (lower, upper))
@@ -266,7 +266,7 @@ def _deltas(confidence: float, side: str) -> Range:
     return {"both": (half, half), "lower": (delta, 1.0), "upper": (1.0, delta)}[checks.one_of(side, "side", SIDES)]
 
 
-def _sorted(returns: object, bounds: tuple[float | None, float | None] | None) -> tuple[np.ndarray, Range]:
+def _sort_returns(returns: object, bounds: tuple[float | None, float | None] | None) -> tuple[np.ndarray, Range]:
     """The sorted returns [n], checked, and the range (infinite where it is not known)."""
     x = np.sort(checks.returns(returns, "returns"))
     given = bounds if bounds is not None else (None, None)

@@ -21,7 +21,7 @@ class Stop:
     number: int = 0
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
+    def heed_signals(self) -> Iterator[None]:
         """SIGINT, SIGTERM and SIGHUP set `number`; SIGINT or SIGTERM again raises KeyboardInterrupt.
 
         SIGINT and SIGHUP stay ignored where they are (nohup, jobs in the background of a script). Only the main thread

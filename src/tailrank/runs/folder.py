@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tailrank._system.atomic import flags, naming, write_all, write_bytes
+from tailrank._system.atomic import flags, name_in_errors, write_all, write_bytes
 from tailrank._system.reading import parse_json, read_arrays, read_json
 from tailrank.checks import InputError
 
@@ -53,14 +53,14 @@ class Mark:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder for this process; refused while another one holds it.
 
     The lock ends with the process, however it ends; children that an environment forks do not inherit it.
     """
     path = folder / LOCK
     with os.fdopen(_own(path), "ab") as file:
-        with naming(path):
+        with name_in_errors(path):
             free = _lock(file.fileno())
         if not free:
             raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out")
@@ -176,7 +176,7 @@ def _mark(values: dict[str, Any]) -> Mark:
 def _own(path: Path) -> int:
     """A file of the folder to append to: made if it is not there, refused if it leads elsewhere or is a pipe."""
     try:
-        with naming(path):
+        with name_in_errors(path):
             number = os.open(path, flags("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW", "O_NONBLOCK"), 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
@@ -209,7 +209,7 @@ class Rows:
                 self._part()
             if mark and (self._took(mark.size) < mark.size or self.digest.hexdigest() != mark.digest):
                 raise InputError(f"{self.path}: its first {mark.rows} rows are not those of the checkpoint")
-            with naming(self.path):
+            with name_in_errors(self.path):
                 os.ftruncate(self.file, self.size)
         except BaseException:
             os.close(self.file)
@@ -234,14 +234,14 @@ class Rows:
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row."""
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
-        with naming(self.path):
+        with name_in_errors(self.path):
             write_all(self.file, line)
         self.digest.update(line)
         self.count, self.size = self.count + 1, self.size + len(line)
 
     def sync(self) -> None:
         """Be sure that the rows are on the disk."""
-        with naming(self.path):
+        with name_in_errors(self.path):
             os.fsync(self.file)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ SECONDS, SHARE = 10.0, 0.1
 
 
 @contextmanager
-def shown(mode: str = "auto", episodes: int | None = None) -> Iterator[Report | None]:
+def show_progress(mode: str = "auto", episodes: int | None = None) -> Iterator[Report | None]:
     """What to hand to a run as its `progress`, or None where nothing is shown.
 
     mode: `auto` is a line on stderr if that is a terminal, `plain` is a line now and then wherever stderr goes, `none`
@@ -44,7 +44,7 @@ def line(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def together(*reports: Report | None) -> Report | None:
+def combine_reports(*reports: Report | None) -> Report | None:
     """Call all of them, in this order; those that are None are left out, and those that have nowhere to write any more.
 
     A terminal may be closed, a pipe too: a run is worth more than what is said about it.

@@ -34,7 +34,7 @@ APART = ("seed", "checkpoint_every")
 """Settings in which runs of one kind may differ."""
 
 
-def finite(value: object) -> float | None:
+def finite_or_none(value: object) -> float | None:
     """A number of a file as a float; None if it is none, or not finite."""
     if not isinstance(value, int | float):
         return None
@@ -101,13 +101,13 @@ class Run:
     @property
     def interval(self) -> dict[str, float] | None:
         """The bounds on the CVaR of its sample of returns at its own tau, where it gives any."""
-        low, high = (finite(self.result.get(name)) for name in ("cvar_low", "cvar_high"))
+        low, high = (finite_or_none(self.result.get(name)) for name in ("cvar_low", "cvar_high"))
         return None if low is None or high is None else {"tau": self.tau, "low": low, "high": high}
 
     @property
     def star(self) -> float | None:
         """CVaR*, where it is known."""
-        return finite(self.result.get("cvar_star"))
+        return finite_or_none(self.result.get("cvar_star"))
 
     @property
     def kind(self) -> str:
@@ -119,7 +119,7 @@ class Run:
         values = [row.get(name) for row in self.rows]
         if all(value is None for value in values):
             return None
-        numbers = [finite(value) for value in values]
+        numbers = [finite_or_none(value) for value in values]
         if any(x is None and isinstance(v, int | float) for x, v in zip(numbers, values, strict=True)):
             raise InputError(f"{self.folder / files.ROWS}: {name} must be finite")
         return np.array([np.nan if x is None else x for x in numbers])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shutil
 import signal
 import time
 import warnings
@@ -62,7 +63,7 @@ def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None,
             out.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise InputError(f"{out}: must be a folder") from None
-        with files.locked(out):
+        with files.lock_folder(out):
             _check_free(out)
             write_bytes(out / files.CONFIG, config.toml().encode(), inside=True)
             return _Run(job, out, shown, progress).go(None)
@@ -77,7 +78,7 @@ def resume(out: str | Path, *, progress: Progress | None = None, imports: Collec
     shown, out = str(out), Path(out).absolute()
     if not (out / files.CONFIG).is_file():
         raise InputError(f"{shown}: holds no run ({files.CONFIG} is missing)")
-    with files.locked(out):
+    with files.lock_folder(out):
         config = RunConfig.read(out / files.CONFIG)
         check_trusted(config, imports)
         manifest, found = files.read_manifest(out), files.read_checkpoint(out)
@@ -132,12 +133,21 @@ def _check_versions(out: str, before: object) -> None:
             warnings.warn(printable(text), stacklevel=3)
 
 
+def discard(out: Path) -> None:
+    """Remove the run in a folder, which must be one; nothing where there is none."""
+    if not out.exists():
+        return
+    if not files.read_manifest(out).get("status"):
+        raise Taken(f"{out}: is no folder of a run, it is not overwritten")
+    shutil.rmtree(out)
+
+
 def _check_free(out: Path) -> None:
     if not out.is_dir():
         return
     status = files.read_manifest(out).get("status")
     if status == "finished":
-        raise Taken(f"{out}: holds a finished run; choose another --out, or remove the folder")
+        raise Taken(f"{out}: holds a finished run; choose another --out, or give --overwrite")
     if status is not None:
         other = "; or choose another --out" if status == "failed" else ""
         raise Taken(f"{out}: holds a run ({status}); continue it with: tailrank train --resume {out}{other}")
@@ -166,7 +176,7 @@ class _Run:
             mark = found[1]
             self.job.regret, self.job.cvar, self.seconds = mark.regret, mark.cvar, mark.seconds
         rows = Rows(self.out, mark)
-        with closing(rows), self.stop.heeded():
+        with closing(rows), self.stop.heed_signals():
             self._manifest("running")
             try:
                 self.job.begin(self.out, found[0] if found else None)

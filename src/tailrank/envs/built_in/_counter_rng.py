@@ -20,13 +20,13 @@ LAST, SPARE = np.uint64(31), np.uint64(11)
 
 def keys(seeds: np.ndarray) -> np.ndarray:
     """The keys [n] of episodes with these seeds [n]."""
-    return _mixed(_mixed(np.array(seeds, dtype=np.uint64) + GOLDEN) ^ SPREAD)
+    return _mix_bits(_mix_bits(np.array(seeds, dtype=np.uint64) + GOLDEN) ^ SPREAD)
 
 
 def uniforms(key: np.ndarray, first: int, count: int) -> np.ndarray:
     """Numbers first..first + count - 1 of every key [n], uniform in [0, 1), [n, count]."""
     places = np.arange(first + 1, first + 1 + count, dtype=np.uint64) * GOLDEN
-    bits = _mixed(key[:, None] + places)
+    bits = _mix_bits(key[:, None] + places)
     bits >>= SPARE
     return bits * 2.0**-53
 
@@ -39,7 +39,7 @@ def normals(u: np.ndarray) -> np.ndarray:
     return np.hstack([radius * np.cos(angle), radius * np.sin(angle)])
 
 
-def _mixed(bits: np.ndarray) -> np.ndarray:
+def _mix_bits(bits: np.ndarray) -> np.ndarray:
     """The output function of SplitMix64, in place."""
     for shift, factor in ROUNDS:
         bits ^= bits >> shift

@@ -56,18 +56,16 @@ class _Base:
         """An episode and a step (None: its reset) in messages."""
         return f"{self._name}, seed {self._seeds[row]}, {'reset' if h is None else f'step {h}'}"
 
-    def _taken(self, observation: Any, where: str) -> list[np.ndarray]:
+    def _copy_leaves(self, observation: Any, where: str) -> list[np.ndarray]:
         """What is kept of an observation until it is encoded."""
         try:
-            return self._encoder.taken(observation)
+            return self._encoder.copy_leaves(observation)
         except Misfit as error:
             raise InputError(f"{where}: {error}") from None
 
-    def _encoded(
-        self, taken: Sequence[list[np.ndarray]], rows: Sequence[int] | np.ndarray, h: int | None
-    ) -> np.ndarray:
+    def _encode(self, taken: Sequence[list[np.ndarray]], rows: Sequence[int] | np.ndarray, h: int | None) -> np.ndarray:
         try:
-            return self._encoder.encode_taken(taken)
+            return self._encoder.encode_leaves(taken)
         except Misfit as error:
             raise InputError(f"{self._place(rows[error.row], h)}: {error}") from None
 
@@ -90,8 +88,8 @@ class Copies(_Base):
         seen = []
         for row, seed in enumerate(seeds):
             where = self._place(row, None)
-            seen.append(self._taken(first(_call(where, self._envs[row].reset, seed=seed), where), where))
-        return self._encoded(seen, range(len(seeds)), None)
+            seen.append(self._copy_leaves(first(_call(where, self._envs[row].reset, seed=seed), where), where))
+        return self._encode(seen, range(len(seeds)), None)
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Step the copies of these rows."""
@@ -101,8 +99,8 @@ class Copies(_Base):
             result = _call(where, self._envs[row].step, self._actions.decode(action))
             observation, rewards[i], terminated, truncated = outcome(result, where)
             over[i] = terminated or truncated
-            seen.append(self._taken(observation, where))
-        return rewards, self._encoded(seen, rows, h), over
+            seen.append(self._copy_leaves(observation, where))
+        return rewards, self._encode(seen, rows, h), over
 
     def close(self) -> None:
         """Close the copies, unless the environment was handed in."""
@@ -135,7 +133,7 @@ class Vector(_Base):
                 "if they cannot be, give the id of the environment or a function that makes it"
             ) from error
         self._ended[:] = False
-        return self._encoded_batch(first(result, where), np.arange(n), None)
+        return self._encode_batch(first(result, where), np.arange(n), None)
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Step all parts; those of other rows play action 0."""
@@ -155,10 +153,10 @@ class Vector(_Base):
         over = self._ended[rows]
         paid = np.array([number(rewards[row], self._place(row, h)) for row in rows])
         if self._mode != "SAME_STEP" or not over.any():
-            return paid, self._encoded_batch(observations, rows, h), over
+            return paid, self._encode_batch(observations, rows, h), over
         features = np.empty((rows.size, self._encoder.n_features))
-        features[~over] = self._encoded_batch(observations, rows[~over], h)
-        features[over] = self._encoded(self._last(infos, rows[over], h), rows[over], h)
+        features[~over] = self._encode_batch(observations, rows[~over], h)
+        features[over] = self._encode(self._last(infos, rows[over], h), rows[over], h)
         return paid, features, over
 
     def _last(self, infos: Any, rows: np.ndarray, h: int) -> list[list[np.ndarray]]:
@@ -168,9 +166,9 @@ class Vector(_Base):
             if found is None or found[row] is None:
                 where = self._place(row, h)
                 raise InputError(f"{where}: its last observation is missing (infos['final_obs'] in mode SAME_STEP)")
-        return [self._taken(found[row], self._place(row, h)) for row in rows]  # type: ignore[index]
+        return [self._copy_leaves(found[row], self._place(row, h)) for row in rows]  # type: ignore[index]
 
-    def _encoded_batch(self, observations: Any, rows: np.ndarray, h: int | None) -> np.ndarray:
+    def _encode_batch(self, observations: Any, rows: np.ndarray, h: int | None) -> np.ndarray:
         """The features of these rows alone; what the others observe does not matter."""
         try:
             return self._encoder.encode_batch(observations, self.width, rows)

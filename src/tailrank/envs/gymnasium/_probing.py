@@ -64,9 +64,9 @@ class Probe:
         """An episode of at most `cap` steps with random actions, or with these as long as they last."""
         episode = Episode(seed)
         began = time.perf_counter()
-        result = self._called("reset", f"seed {seed}, reset", self.env.reset, seed=seed)
+        result = self._call("reset", f"seed {seed}, reset", self.env.reset, seed=seed)
         self.seconds += time.perf_counter() - began
-        observation = None if self.broken else self._checked("reset", first, result, f"seed {seed}, reset")
+        observation = None if self.broken else self._check("reset", first, result, f"seed {seed}, reset")
         if self.broken:
             return episode
         info = result[1]
@@ -81,7 +81,7 @@ class Probe:
             observation, reward, terminated, truncated, info = result
             episode.actions.append(action)
             episode.rewards.append(self._reward(reward, where))
-            self._unchanged(before, episode.features[-1], where)
+            self._check_unchanged(before, episode.features[-1], where)
             if info is last:
                 self._note("info", f"{where}: info is the same object as before")
             episode.features.append(self._features(observation, where))
@@ -104,7 +104,7 @@ class Probe:
 
     def _step(self, action: int, where: str) -> Any:
         began = time.perf_counter()
-        result = self._called("step", where, self.env.step, self.actions.decode(action))
+        result = self._call("step", where, self.env.step, self.actions.decode(action))
         self.seconds += time.perf_counter() - began
         self.steps += 1
         if not self.broken and (not isinstance(result, tuple) or len(result) != 5):
@@ -112,7 +112,7 @@ class Probe:
             self._break("step", f"{where}: step returned {found}, must be 5 values")
         return result
 
-    def _called(self, topic: str, where: str, function: Any, *args: Any, **options: Any) -> Any:
+    def _call(self, topic: str, where: str, function: Any, *args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
         except KeyboardInterrupt:
@@ -122,7 +122,7 @@ class Probe:
             self._break(topic, f"{where}: raised {type(error).__name__}: {reason(error)}")
             return None
 
-    def _checked(self, topic: str, function: Any, *args: Any) -> Any:
+    def _check(self, topic: str, function: Any, *args: Any) -> Any:
         try:
             return function(*args)
         except InputError as error:
@@ -151,7 +151,7 @@ class Probe:
                 self._note("dtype", f"{where}: {leaf.place} is {value.dtype}, the space says {box.dtype}")
         return found
 
-    def _unchanged(self, before: Any, features: np.ndarray, where: str) -> None:
+    def _check_unchanged(self, before: Any, features: np.ndarray, where: str) -> None:
         """Note if the observation returned earlier has changed since."""
         if not np.isnan(features).any():
             try:

@@ -109,7 +109,7 @@ class Actions:
         if isinstance(root, ActionGroup) and root.size > MOST_ACTIONS:
             raise InputError(
                 f"action space {space!s:.80}: its parts combine to {root.size} actions, must be at most {MOST_ACTIONS}"
-                f"; lower levels (now {_said(levels)}) or wrap the environment so that it takes fewer"
+                f"; lower levels (now {_say_levels(levels)}) or wrap the environment so that it takes fewer"
             )
         return cls(root)
 
@@ -198,8 +198,8 @@ def _grid(space: Any, levels: int | Sequence[int] | None, place: str) -> Choice:
             else ("even 2 levels are too many, wrap the environment so that it takes fewer dimensions")
         )
         raise InputError(
-            f"{place} space {space!s:.80}: {k} dimensions with levels {_said(levels)} make {size} actions, must be at "
-            f"most {MOST_ACTIONS}; {advice}"
+            f"{place} space {space!s:.80}: {k} dimensions with levels {_say_levels(levels)} make {size} actions, "
+            f"must be at most {MOST_ACTIONS}; {advice}"
         )
     return Choice(tuple(int(n) for n in space.shape), str(space.dtype), entries)
 
@@ -209,7 +209,7 @@ def _counts(levels: int | Sequence[int] | None, k: int, place: str) -> list[int]
         return [checks.whole(LEVELS if levels is None else levels, "levels", least=2)] * k
     counts = [checks.whole(n, "levels") for n in levels]  # type: ignore[union-attr]
     if len(counts) != k:
-        raise InputError(f"levels = {_said(levels)}: must be one number, or {k} for the dimensions of {place}")
+        raise InputError(f"levels = {_say_levels(levels)}: must be one number, or {k} for the dimensions of {place}")
     return counts
 
 
@@ -218,7 +218,7 @@ def _levels(low: float, high: float, n: int, whole: bool) -> tuple[float, ...]:
     return tuple(np.unique(np.rint(values) if whole else values).tolist())
 
 
-def _said(levels: int | Sequence[int] | None) -> str:
+def _say_levels(levels: int | Sequence[int] | None) -> str:
     if levels is None:
         return str(LEVELS)
     return str(levels) if np.ndim(levels) == 0 else ",".join(map(str, levels))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.R
         """The first observation, step 0 and the starting budget."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._memory, self._h, self._seen = self._policy.start(1), 0, self._see(observation)
-        return self._shown(observation), info
+        return self._with_budget(observation), info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """The next observation with its step and budget; truncated after H steps."""
@@ -66,9 +66,9 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.R
             self._memory = self._policy.update(self._h, self._seen, played, earned, after, self._memory)
         self._h, self._seen = self._h + 1, after
         truncated = bool(truncated or (self._h >= self._horizon and not terminated))
-        return self._shown(observation), reward, bool(terminated), truncated, info
+        return self._with_budget(observation), reward, bool(terminated), truncated, info
 
-    def _shown(self, observation: Any) -> dict[str, Any]:
+    def _with_budget(self, observation: Any) -> dict[str, Any]:
         return {"observation": observation, "step": np.int64(self._h), "budget": np.array(self._memory[0])}
 
     def _see(self, observation: Any) -> np.ndarray:

@@ -113,7 +113,7 @@ def examine(
                 return report
             stated = limit_of(env)
             probe = Probe(env, space, encoder, actions)
-            played = _played(probe, limit or stated or UNLIMITED, n, seconds)
+            played = _play_episodes(probe, limit or stated or UNLIMITED, n, seconds)
             _troubles(probe, report)
             _lengths(played, limit, stated, report)
             twin = env if make is None else make()
@@ -153,13 +153,13 @@ def _actions(moves: Any, levels: int | Sequence[int] | None, report: Report) -> 
     report.facts["actions"] = actions.n
     if kind_of(moves) == "Box":
         few = ", ".join(actions.labels[:3])
-        report.add("note", f"actions: {_short(moves)}, divided into {actions.n} ({few}, ...)", "change with --levels")
+        report.add("note", f"actions: {_short(moves)}, divided into {actions.n} ({few}, ...)", "change with levels=...")
     else:
         report.add("ok", f"actions: {_short(moves)}, {actions.n} of them")
     return actions
 
 
-def _played(probe: Probe, cap: int, n: int, seconds: float) -> list[Episode]:
+def _play_episodes(probe: Probe, cap: int, n: int, seconds: float) -> list[Episode]:
     rng = np.random.default_rng(0)
     played: list[Episode] = []
     for k in range(n):
@@ -199,7 +199,7 @@ def _lengths(played: list[Episode], limit: int | None, stated: int | None, repor
     steps = [len(episode.rewards) for episode in played]
     report.facts["steps"] = [min(steps), max(steps)]
     seen = f"{len(played)} random episodes of {min(steps)}..{max(steps)} steps"
-    more = f"give --horizon H, at least {max(steps)}"
+    more = f"give horizon=..., at least {max(steps)}"
     if limit is None and stated is None:
         ended = "" if all(episode.ended for episode in played) else "not all "
         report.add("warning", f"horizon: no limit is stated; {seen}, {ended}ended by the environment", more)
@@ -207,7 +207,7 @@ def _lengths(played: list[Episode], limit: int | None, stated: int | None, repor
         report.add(
             "warning",
             f"horizon {limit} is beyond the environment's own limit of {stated} steps; {seen}",
-            "change it with --set max_episode_steps=H",
+            "change it with the setting max_episode_steps",
         )
     else:
         cut = sum(not episode.ended for episode in played)
@@ -274,7 +274,7 @@ def _vector(env: Any, horizon: int | None, levels: int | Sequence[int] | None, r
     stated = limit_of(env)
     report.facts |= {"horizon": horizon or stated, "limit": stated, "width": int(env.num_envs)}
     if horizon is None and stated is None:
-        report.add("warning", "horizon: no limit is stated", "give --horizon H")
+        report.add("warning", "horizon: no limit is stated", "give horizon=...")
     try:
         simulator = simulator_with(env, {}, horizon=horizon or stated or UNLIMITED, levels=levels)
         wrong = parts_wrong(simulator, REPLAYED)

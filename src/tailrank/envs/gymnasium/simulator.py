@@ -167,7 +167,7 @@ def simulator_with(
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
         if horizon is None and limit is None:
-            raise InputError(f"horizon: {name} has no limit on the steps of an episode; give --horizon")
+            raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
         notes = _notes(moves, actions, horizon, limit)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
         if vector:
@@ -195,7 +195,7 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
 
     load(imports)
     if isinstance(source, str):
-        return lambda: _made(source, settings)
+        return lambda: _make(source, settings)
     if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
         if settings:
             raise InputError(f"{', '.join(settings)}: settings belong to an id or a function, not to an environment")
@@ -207,7 +207,7 @@ def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ())
     return lambda: _built(source, settings)
 
 
-def _made(name: str, settings: Mapping[str, Any]) -> Any:
+def _make(name: str, settings: Mapping[str, Any]) -> Any:
     module, _, env_id = name.rpartition(":")
     load([module] if module else ["tailrank.envs.gymnasium.registered"] if env_id.startswith(OWN_IDS) else [])
     return tables.make(env_id, settings)
@@ -284,9 +284,9 @@ def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Seq
 def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None) -> list[str]:
     notes = []
     if horizon is None:
-        notes.append(f"horizon {limit}, the environment's own limit (change with --horizon)")
+        notes.append(f"horizon {limit}, the environment's own limit (change with horizon=...)")
     elif limit is not None and checks.whole(horizon, "horizon") > limit:
         notes.append(f"horizon {horizon} is beyond the environment's own limit of {limit} steps, which ends episodes")
     if type(moves).__name__ == "Box":
-        notes.append(f"actions: {actions.n} points of {moves} (change with --levels)")
+        notes.append(f"actions: {actions.n} points of {moves} (change with levels=...)")
     return notes

@@ -198,21 +198,21 @@ class Encoder:
 
     def encode(self, observations: Sequence[Any]) -> np.ndarray:
         """The features [n, m] of n observations."""
-        return self.encode_taken([self.taken(x, row) for row, x in enumerate(observations)])
+        return self.encode_leaves([self.copy_leaves(x, row) for row, x in enumerate(observations)])
 
-    def taken(self, observation: Any, row: int = 0) -> list[np.ndarray]:
+    def copy_leaves(self, observation: Any, row: int = 0) -> list[np.ndarray]:
         """Copies of the values of its leaves: environments may use their arrays again, even for each other."""
         return [leaf.values(observation, row).copy() for leaf in self.leaves]
 
-    def encode_taken(self, taken: Sequence[list[np.ndarray]]) -> np.ndarray:
-        """The features [n, m] of what was `taken` of n observations."""
-        return self._filled([np.array(values) for values in zip(*taken, strict=True)], len(taken))
+    def encode_leaves(self, taken: Sequence[list[np.ndarray]]) -> np.ndarray:
+        """The features [n, m] of what `copy_leaves` returned for n observations."""
+        return self._fill([np.array(values) for values in zip(*taken, strict=True)], len(taken))
 
     def encode_batch(self, batch: Any, n: int, rows: np.ndarray) -> np.ndarray:
         """The features [k, m] of these rows [k] of n observations that a vector environment has batched into one."""
-        return self._filled([leaf.values(batch, 0, (n,))[rows] for leaf in self.leaves], len(rows))
+        return self._fill([leaf.values(batch, 0, (n,))[rows] for leaf in self.leaves], len(rows))
 
-    def _filled(self, parts: Sequence[np.ndarray], n: int) -> np.ndarray:
+    def _fill(self, parts: Sequence[np.ndarray], n: int) -> np.ndarray:
         out = np.zeros((n, self.n_features))
         first = 0
         for leaf, values in zip(self.leaves, parts, strict=True):

@@ -29,30 +29,44 @@ RESETS = 10
 """How many seeds must agree on the first state of an environment that does not give its law."""
 
 
-def read_environment(name: str, imports: Sequence[str], horizon: object, start: object) -> Draft:
+class NoTable(InputError):
+    """An environment that does not say how it moves: it can be played, not solved."""
+
+
+def read_environment(
+    name: str, imports: Sequence[str], horizon: object, start: object, settings: Mapping[str, Any] | None = None
+) -> Draft:
     """The draft of the environment with this id; `module:id` imports the module first."""
     module, _, env_id = name.rpartition(":")
     load((*imports, *([module] if module else [])))
-    env = make(env_id, kind="neither a .csv, .json or .npz file nor a Gymnasium environment")
+    env = make(env_id, settings, kind="neither a .csv, .json or .npz file nor a Gymnasium environment")
     try:
-        with foreign(f"{env_id}: reading its transition table"):
-            base = env.unwrapped
-            P, dynamics, law = (getattr(base, a, None) for a in ("P", "dynamics", "initial_state_distrib"))
-            had = f"P is {_kind(P)}" if hasattr(base, "P") else "it has no attribute P"
-        if isinstance(dynamics, Mapping) and {"tx_mat", "r_mat", "d_0"} <= dynamics.keys():
-            draft = _from_matrices(dynamics)
-        elif isinstance(P, Mapping | list | tuple) and len(P):
-            draft = _from_table(P)
-        else:
-            raise InputError(f"{env_id}: this environment exposes no transition table ({had})")
-        draft = _with_horizon(draft, env, env_id, horizon)
-        if start is None and draft.start is None:
-            draft = replace(draft, start=_first_state(env, env_id, law, len(draft.labels)))
-        # The law an environment comes with is a default, not a claim: another start is a fair question.
-        return draft if start is None else replace(draft, start=None)
+        return environment_draft(env, env_id, horizon, start)
     finally:
         with foreign(f"{env_id}: closing it"):
             env.close()
+
+
+def environment_draft(env: Any, env_id: str, horizon: object, start: object) -> Draft:
+    """The draft of an environment, which stays open."""
+    with foreign(f"{env_id}: reading its transition table"):
+        base = env.unwrapped
+        P, dynamics, law = (getattr(base, a, None) for a in ("P", "dynamics", "initial_state_distrib"))
+        had = f"P is {_kind(P)}" if hasattr(base, "P") else "it has no attribute P"
+    if isinstance(dynamics, Mapping) and {"tx_mat", "r_mat", "d_0"} <= dynamics.keys():
+        draft = _from_matrices(dynamics)
+    elif isinstance(P, Mapping | list | tuple) and len(P):
+        draft = _from_table(P)
+    else:
+        raise NoTable(
+            f"{env_id}: this environment exposes no transition table ({had}), so it cannot be solved; learn a policy "
+            f"by playing it: tailrank train {env_id} --episodes 300 (in Python: tailrank.learn)"
+        )
+    draft = _with_horizon(draft, env, env_id, horizon)
+    if start is None and draft.start is None:
+        draft = replace(draft, start=_first_state(env, env_id, law, len(draft.labels)))
+    # The law an environment comes with is a default, not a claim: another start is a fair question.
+    return draft if start is None else replace(draft, start=None)
 
 
 def load(packages: Sequence[str]) -> None:
@@ -74,7 +88,7 @@ def make(env_id: str, settings: Mapping[str, Any] | None = None, kind: str = "no
     if env_id not in gymnasium.registry:
         near = checks.did_you_mean(env_id, gymnasium.registry)
         raise InputError(
-            f"{env_id!r:.80}: is {kind} that is known{near}; environments of other packages need --import PACKAGE"
+            f"{env_id!r:.80}: is {kind} that is known{near}; environments of other packages need imports=..."
         )
     with foreign(env_id):
         return gymnasium.make(env_id, disable_env_checker=True, **(settings or {}))
@@ -162,8 +176,8 @@ def _with_horizon(draft: Draft, env: Any, env_id: str, option: object) -> Draft:
     limit = env.spec.max_episode_steps if env.spec is not None else None
     if option is None:
         if limit is None:
-            raise InputError(f"horizon: {env_id} has no limit on the steps of an episode; give --horizon")
-        note = f"horizon {limit}, the environment's own limit (change with --horizon)"
+            raise InputError(f"horizon: {env_id} has no limit on the steps of an episode; give horizon=...")
+        note = f"horizon {limit}, the environment's own limit (change with horizon=...)"
         return replace(draft, horizon=limit, notes=(*draft.notes, note))
     if limit is not None and checks.whole(option, "horizon") > limit:
         note = f"horizon {option} is beyond the environment's own limit of {limit} steps"
@@ -175,16 +189,16 @@ def _first_state(env: Any, env_id: str, law: object, n_states: int) -> object:
     if law is not None:
         values = _matrix(law, "initial_state_distrib").ravel()
         if values.size > n_states:
-            raise InputError(f"initial_state_distrib: has {values.size} entries for {n_states} states; give --start")
+            raise InputError(f"initial_state_distrib: has {values.size} entries for {n_states} states; give start=...")
         return checks.law(np.pad(values, (0, n_states - values.size)), "initial_state_distrib", n_states)
     with foreign(f"{env_id}: reset"):
         seen = [env.reset(seed=seed)[0] for seed in range(RESETS)]
     if any(isinstance(x, dict | tuple | list) or np.ndim(x) > 0 for x in seen):
-        raise InputError(f"{env_id}: reset gives {_kind(seen[0])}, not a state number; give --start")
+        raise InputError(f"{env_id}: reset gives {_kind(seen[0])}, not a state number; give start=...")
     states = sorted({_whole(x, "state after reset") for x in seen})
     if len(states) > 1:
         few = ", ".join(map(str, states[:5]))
-        raise InputError(f"{env_id}: begins in different states ({few}) with a law it does not give; give --start")
+        raise InputError(f"{env_id}: begins in different states ({few}) with a law it does not give; give start=...")
     return states[0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.reading import MOST_ARRAYS, opened
+from tailrank._system.reading import MOST_ARRAYS, open_regular
 from tailrank.checks import MOST_NUMBERS, InputError
 from tailrank.envs.logs.columns import Raw, RawTable
 from tailrank.envs.mdp_files.text import reason
@@ -29,7 +29,7 @@ def of_file(path: Path) -> RawTable:
         import pyarrow
     except ImportError:
         raise InputError(f"{path.name}: {MISSING}") from None
-    opened(path, MOST_ARRAYS).close()
+    open_regular(path, MOST_ARRAYS).close()
     try:
         return table_of(list(_counted(_batches(path), path.name)), path.name)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, MemoryError, OverflowError, LookupError) as error:

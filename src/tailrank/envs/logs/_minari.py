@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.reading import MOST_ARRAYS, opened, read_json
+from tailrank._system.reading import MOST_ARRAYS, open_regular, read_json
 from tailrank.checks import MOST_NUMBERS, InputError
 from tailrank.envs.logs._arrow import MISSING, _batches, _counted, table_of
 from tailrank.envs.logs.columns import Raw, RawTable
@@ -51,7 +51,7 @@ def _hdf5(folder: Path, count: int) -> Iterator[tuple[int, dict[str, np.ndarray]
     except ImportError:
         raise InputError(f"{folder}: {MISSING}") from None
     path, size = folder / "main_data.hdf5", 0
-    opened(path, MOST_ARRAYS).close()
+    open_regular(path, MOST_ARRAYS).close()
     with h5py.File(path, "r") as file:
         for i in range(count):
             group = file[f"episode_{i}"]

@@ -19,7 +19,7 @@ from tailrank.checks import InputError
 from tailrank.envs.logs.assemble import assemble
 from tailrank.envs.logs.columns import RawTable
 from tailrank.envs.logs.log import EpisodeLog, Label
-from tailrank.envs.mdp_files.text import read_text, reason
+from tailrank.envs.mdp_files.text import csv_rows, read_text
 
 TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Files that a log may be."""
@@ -94,21 +94,14 @@ def _csv(path: Path) -> RawTable:
     fast = _numbers(text)
     if fast is not None:
         return RawTable(fast, lambda i: f"line {i + 2}", path.name)
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header: list[str] = []
-    rows, lines = [], []
     try:
-        for row in reader:
-            if not header:
-                header = [name.strip() for name in row]
-            elif row:
-                if len(row) != len(header):
-                    line = reader.line_num
-                    raise InputError(f"{path.name}: line {line}: has {len(row)} entries, the header has {len(header)}")
-                rows.append(row)
-                lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputError(f"{path.name}: line {reader.line_num}: is not CSV ({reason(error)})") from None
+        header, rows, lines = csv_rows(text)
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+    header = [name.strip() for name in header]
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            raise InputError(f"{path.name}: line {line}: has {len(row)} entries, the header has {len(header)}")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path.name}: column {twice!r:.60} in line 1: is there {header.count(twice)} times")

@@ -144,7 +144,7 @@ def _find(
 
 
 def _base_hint(base: int | None) -> str:
-    return " (--index-base 1); use --index-base 0 if the file numbers from 0" if base == 1 else ""
+    return " (index_base=1); give index_base=0 if states are numbered from 0" if base == 1 else ""
 
 
 def _clip(value: object) -> str:

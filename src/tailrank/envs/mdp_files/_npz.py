@@ -15,13 +15,15 @@ import tokenize
 import warnings
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.reading import opened
+from tailrank._system.reading import open_regular
 from tailrank.checks import InputError
 from tailrank.envs.mdp_files._labels import Label, label
 from tailrank.envs.mdp_files.draft import Draft
@@ -57,9 +59,17 @@ DAMAGE = (
 def read_npz(path: Path, base: int | None, axis_order: str) -> Draft:
     """The draft of an NPZ file; `base` numbers states and actions that have no labels in the file (0)."""
     arrays, ignored = load(path)
+    draft = arrays_draft(arrays, base, axis_order, ignored)
+    return replace(draft, notes=(*draft.notes, f"arrays not used: {', '.join(ignored[:5])}")) if ignored else draft
+
+
+def arrays_draft(
+    arrays: Mapping[str, np.ndarray], base: int | None, axis_order: str, others: Sequence[str] = ()
+) -> Draft:
+    """The draft of arrays by name (`NAMES`), of which P and R must be there; others: names without a meaning."""
     for name in ("P", "R"):
         if name not in arrays:
-            found = ", ".join([*arrays, *ignored][:8]) or "none"
+            found = ", ".join([*arrays, *others][:8]) or "none"
             raise InputError(f"{name}: there is no such array in the file, found {found}")
     own = str(arrays["axis_order"]) if "axis_order" in arrays else "auto"
     if "auto" not in (own, axis_order) and own != axis_order:
@@ -82,8 +92,6 @@ def read_npz(path: Path, base: int | None, axis_order: str) -> Draft:
     notes = []
     if given == "auto" and S != A:
         notes.append(f"P read as {'[S, A, S]' if order == ORDERS[0] else '[A, S, S]'}: {S} states, {A} actions")
-    if ignored:
-        notes.append(f"arrays not used: {', '.join(ignored[:5])}")
     return Draft(
         where[-3],
         where[-2],
@@ -105,7 +113,7 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
     arrays: dict[str, np.ndarray] = {}
     left = MAX_ARRAYS
     try:
-        with opened(path, 2 * MAX_ARRAYS) as file, zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+        with open_regular(path, 2 * MAX_ARRAYS) as file, zipfile.ZipFile(file) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             for name in dict.fromkeys(n for n in names if n in NAMES):
@@ -151,7 +159,7 @@ def _order(shape: tuple[int, ...], order: str) -> str:
         if all(fits.values()) and shape[-1] > 1:
             raise InputError(
                 f"P: has shape {list(shape)}, which is state first as well as action first; "
-                f"give --axis-order {'|'.join(ORDERS)}"
+                f"give axis_order=... ({' or '.join(ORDERS)})"
             )
         return ORDERS[0] if fits[ORDERS[0]] else ORDERS[1]
     if not fits[order]:
@@ -187,7 +195,7 @@ def _real(values: np.ndarray, name: str) -> np.ndarray:
     return values.astype(np.float64, copy=False)
 
 
-def _scalar(arrays: dict[str, np.ndarray], name: str) -> float | None:
+def _scalar(arrays: Mapping[str, np.ndarray], name: str) -> float | None:
     if name not in arrays:
         return None
     if arrays[name].size != 1:
@@ -195,12 +203,12 @@ def _scalar(arrays: dict[str, np.ndarray], name: str) -> float | None:
     return checks.number(arrays[name].item(), name)
 
 
-def _start(arrays: dict[str, np.ndarray]) -> object:
+def _start(arrays: Mapping[str, np.ndarray]) -> object:
     start = arrays.get("start")
     return start.item() if start is not None and start.ndim == 0 else start
 
 
-def _labels(arrays: dict[str, np.ndarray], name: str, size: int, base: int) -> tuple[Label, ...]:
+def _labels(arrays: Mapping[str, np.ndarray], name: str, size: int, base: int) -> tuple[Label, ...]:
     if name not in arrays:
         return tuple(range(base, base + size))
     labels = tuple(label(x, f"{name}[{i}]") for i, x in enumerate(arrays[name].ravel().tolist()))

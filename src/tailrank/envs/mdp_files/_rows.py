@@ -8,8 +8,6 @@ JSON: a list of rows, or an object with "rows" and optionally "columns", "horizo
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,10 +19,19 @@ from tailrank._system.reading import parse_json
 from tailrank.checks import InputError
 from tailrank.envs.mdp_files._labels import Label, label, number_cells
 from tailrank.envs.mdp_files.draft import Draft
-from tailrank.envs.mdp_files.text import read_text, reason
+from tailrank.envs.mdp_files.text import csv_rows, read_text
 
 COLUMNS = ("step", "state", "action", "next_state", "probability", "reward")
-ALIASES = {"idstatefrom": "state", "idaction": "action", "idstateto": "next_state"}
+USUAL = {
+    "step": "t h time stage",
+    "state": "s state_from from idstatefrom",
+    "action": "a act idaction",
+    "next_state": "s' s_next next_s s2 sp state_to to nextstate idstateto",
+    "probability": "p prob pr",
+    "reward": "r rew",
+}
+"""What columns are usually called elsewhere."""
+ALIASES = {alias: name for name, aliases in USUAL.items() for alias in aliases.split()}
 IGNORED = ("idoutcome",)
 KEYS = ("rows", "columns", "horizon", "discount", "start", "states", "actions")
 Place = Callable[[int], str]
@@ -32,18 +39,7 @@ Place = Callable[[int], str]
 
 def read_csv(text: str, base: int | None) -> Draft:
     """The draft of a CSV file; `base` is the number of the first state, None to find out."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header: list[str] = []
-    rows, lines = [], []
-    try:
-        for row in reader:
-            if not header:
-                header = row
-            elif row:
-                rows.append(row)
-                lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputError(f"line {reader.line_num}: is not CSV ({reason(error)})") from None
+    header, rows, lines = csv_rows(text)
     if not header:
         raise InputError(f"the file is empty: the first line must be a header such as {','.join(COLUMNS)}")
     names = column_names(header, "line 1")
@@ -79,7 +75,7 @@ def read_json(text: str, base: int | None) -> Draft:
     rows = content["rows"]
     if not rows:
         raise InputError("rows: at least one outcome is needed, found none")
-    columns = _json_columns(rows, content.get("columns"))
+    columns = row_columns(rows, content.get("columns"))
     known = [_labels(content.get(key), key) for key in ("states", "actions")]
     draft = draft_of(columns, base, lambda i: f"in rows[{i}]", *known)
     settings = {key: content[key] for key in ("horizon", "discount", "start") if content.get(key) is not None}
@@ -108,7 +104,7 @@ def draft_of(
         if names and not given:
             notes.append(f"{what} are names: {len(own)}, in order of first appearance")
         elif not given and base is None:
-            notes.append(f"{what} are numbered from {own[0]} (change with --index-base)")
+            notes.append(f"{what} are numbered from {own[0]} (change with index_base=...)")
     step = _steps(columns["step"], place) if "step" in columns else None
     return Draft(s, a, t, p, r, labels, action_labels, step=step, notes=tuple(notes))
 
@@ -130,7 +126,8 @@ def column_names(header: Sequence[object], where: str) -> list[str]:
     return names
 
 
-def _json_columns(rows: list[object], given: object) -> dict[str, list[object]]:
+def row_columns(rows: list[object], given: object) -> dict[str, list[object]]:
+    """Columns by name from rows, each a list or an object; given: the names of the entries of lists."""
     if given is not None and not isinstance(given, list):
         raise InputError("columns: must be a list of column names")
     first = rows[0]

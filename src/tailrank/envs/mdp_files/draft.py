@@ -53,13 +53,13 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
         raise InputError("the source has no outcome with a probability above 0")
     steps = None if draft.step is None else int(draft.step.max()) + 1
     own = draft.horizon if draft.horizon is not None else steps
-    H = _agreed("horizon", horizon, own, checks.whole)
+    H = _agree("horizon", horizon, own, checks.whole)
     if H is None:
-        raise InputError("horizon: the source does not say how many steps there are; give --horizon")
+        raise InputError("horizon: the source does not say how many steps there are; give horizon=...")
     if steps is not None and steps != H:
         raise InputError(f"horizon = {H}: the rows have {steps} steps")
-    gamma = _agreed("discount", discount, draft.discount, lambda value, _: checks.discount_factor(value))
-    law = _agreed_start(draft, start, notes)
+    gamma = _asked("discount", discount, draft.discount, notes)
+    law = _agree_on_start(draft, start, notes)
     mdp = FiniteMDP.from_rows(
         draft.state,
         draft.action,
@@ -82,7 +82,7 @@ def finish(draft: Draft, name: str, *, horizon: object = None, discount: object 
     return Source(mdp, name, tuple(notes))
 
 
-def _agreed(name: str, option: object, own: object, check: Callable[[object, str], T]) -> T | None:
+def _agree(name: str, option: object, own: object, check: Callable[[object, str], T]) -> T | None:
     if option is None:
         return None if own is None else check(own, name)
     value = check(option, name)
@@ -91,10 +91,21 @@ def _agreed(name: str, option: object, own: object, check: Callable[[object, str
     return value
 
 
-def _agreed_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
+def _asked(name: str, option: object, own: object, notes: list[str]) -> float | None:
+    """The discount that the user asks for, else that of the source: what if is a fair question."""
+    if option is None or own is None:
+        value = own if option is None else option
+        return None if value is None else checks.discount_factor(value)
+    asked, before = checks.discount_factor(option), checks.discount_factor(own)
+    if asked != before:
+        notes.append(f"{name} {asked:g} instead of the source's {before:g}")
+    return asked
+
+
+def _agree_on_start(draft: Draft, option: object, notes: list[str]) -> np.ndarray:
     given = [start_law(s, draft.labels) for s in (option, draft.start) if s is not None]
     if not given:
-        notes.append(f"start: state {draft.labels[0]}, the first (choose with --start)")
+        notes.append(f"start: state {draft.labels[0]}, the first (choose with start=...)")
         return start_law(draft.labels[0], draft.labels)
     if len(given) == 2 and not np.allclose(given[0], given[1], rtol=0, atol=checks.PROBABILITY_TOLERANCE):
         law = {draft.labels[s]: float(given[1][s]) for s in np.flatnonzero(given[1])[:5]}

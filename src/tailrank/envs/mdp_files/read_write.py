@@ -49,7 +49,7 @@ def read_mdp(
             raise InputError(f"index_base = 1: the states of an environment are numbered from 0 ({source})")
         draft = tables.read_environment(source, imports, horizon, start)
         return finish(draft, source, horizon=horizon, discount=discount, start=start)
-    row = _known(row, path)
+    row = _require_format(row, path)
     if not os.path.isfile(path):
         raise InputError(f"{source}: there is no such file")
     name = path.name[: -len(suffix)]
@@ -72,14 +72,14 @@ def write_mdp(mdp: FiniteMDP, path: str | Path) -> tuple[str, ...]:
     """
     path = Path(path)
     suffix, row = format_of(path) or ("", None)
-    row = _known(row, path)
+    row = _require_format(row, path)
     data = function(row.write)(mdp)
     # No time stamp: the same MDP gives the same bytes.
     write_file(path, gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data)
     return (row.remark,) if row.remark else ()
 
 
-def _known(row: Format | None, path: Path) -> Format:
+def _require_format(row: Format | None, path: Path) -> Format:
     if row is None:
         raise InputError(f"{path}: must be one of the file types {formats_text()}")
     return row

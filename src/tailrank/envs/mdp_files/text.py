@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import zlib
 from pathlib import Path
 
 from tailrank._system.atomic import write_bytes
-from tailrank._system.reading import MOST_TEXT, check_entries, opened
+from tailrank._system.reading import MOST_TEXT, check_entries, open_regular
 from tailrank.checks import InputError
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file (a byte order mark is dropped), unpacked if its name ends in .gz."""
     try:
-        with opened(path, MOST_TEXT) as raw:
+        with open_regular(path, MOST_TEXT) as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     data = unpacked.read(MOST_TEXT + 1)
@@ -33,6 +35,23 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         bad = f"byte 0x{data[error.start]:02x} on line {_line(data, error.start)}"
         raise InputError(f"{path.name}: is not UTF-8 text ({bad})") from None
+
+
+def csv_rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header of a CSV text, its other rows that are not empty, and the lines where they end."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header: list[str] = []
+    rows, lines = [], []
+    try:
+        for row in reader:
+            if not header:
+                header = row
+            elif row:
+                rows.append(row)
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}: is not CSV ({reason(error)})") from None
+    return header, rows, lines
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -184,7 +184,7 @@ def _advance(state: FitState, train: TrainingBatch, held: TrainingBatch, fixed: 
     )
 
 
-class Engine:
+class NeuralEngine:
     """Trains decoders on the same data, one after another: side by side (`vmap`) is no faster on a CPU, and so each
     ends when it no longer improves.
 

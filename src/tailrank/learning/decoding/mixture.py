@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.policies.decoders.mixture import LARGEST_SAMPLE, SEPARATION, MixtureDecoder, price
 
 SLACK = 1.3
@@ -177,7 +177,7 @@ def _grown(
     def task(h: int) -> tuple[np.ndarray, np.ndarray]:
         return _mixture_kernels.grow(places[h], rank, penalty[h], separation, draws[h], seeds[h] @ project)
 
-    found = together([lambda h=h: task(h) for h in range(H)])  # type: ignore[misc]
+    found = run_together([lambda h=h: task(h) for h in range(H)])  # type: ignore[misc]
     centres, weights = np.zeros((H, rank, k)), np.full((H, rank), -np.inf)
     for h, (place, share) in enumerate(found):
         with np.errstate(divide="ignore"):

@@ -25,7 +25,7 @@ from tailrank.policies.decoders.base import decode
 from tailrank.policies.decoders.network import NeuralDecoder, NeuralSettings, standardise
 
 if TYPE_CHECKING:
-    from tailrank.learning.decoding._neural_jax import Engine
+    from tailrank.learning.decoding._neural_jax import NeuralEngine
 
 __all__ = ["NeuralDecoder", "NeuralFit", "NeuralSettings", "fit_neural"]
 
@@ -107,7 +107,7 @@ def fit_neural(
 
 def _member(task: _Task, train: np.ndarray, held: np.ndarray, rng: np.random.Generator) -> NeuralFit:
     """One decoder from the training episodes, judged by the held-out ones."""
-    from tailrank.learning.decoding._neural_jax import Engine
+    from tailrank.learning.decoding._neural_jax import NeuralEngine
 
     settings, replay, image = task.settings, task.replay, task.settings.image_shape
     rewards = np.unique(replay.units[np.arange(replay.horizon) < replay.lengths[:, None]])
@@ -117,7 +117,7 @@ def _member(task: _Task, train: np.ndarray, held: np.ndarray, rng: np.random.Gen
     )
     mean, scale = moments(ours, image[2] if image else None)
     ours, theirs = (part._replace(x=standardise(part.x, mean[:, None], scale)) for part in (ours, theirs))
-    engine = Engine(settings, task.n_actions, power(rewards.size), ours, theirs)
+    engine = NeuralEngine(settings, task.n_actions, power(rewards.size), ours, theirs)
     patience = max(round(PATIENCE * settings.steps), LEAST)
     starts = _starts(task, ours, mean, scale, rng)
     if task.labels is not None:
@@ -163,7 +163,7 @@ def _choice(values: list[np.ndarray], given: int) -> int:
     return fresh if gain.mean() > ERRORS * gain.std() / np.sqrt(gain.size) else best
 
 
-def _tempered(engine: Engine, weights: dict[str, np.ndarray]) -> tuple[float, float, float]:
+def _tempered(engine: NeuralEngine, weights: dict[str, np.ndarray]) -> tuple[float, float, float]:
     """The sharpest temperature that is (almost) best on held-out episodes, and both log-likelihoods there."""
     found = [engine.assess(weights, temperature)[1:] for temperature in TEMPERATURES]
     values = np.array([(theirs.mean(), ours) for theirs, ours in found])

@@ -51,8 +51,10 @@ def seen_pairs(log: EpisodeLog) -> np.ndarray:
 
 
 def usual_actions(log: EpisodeLog) -> np.ndarray:
-    """The action taken most often in each state, [H, S]."""
-    return np.tile(seen_pairs(log).argmax(axis=1), (log.horizon, 1))
+    """The admissible action taken most often in each state, [H, S]."""
+    seen = seen_pairs(log)
+    allowed = seen if log.admissible is None else np.where(log.admissible, seen, -1)
+    return np.tile(allowed.argmax(axis=1), (log.horizon, 1))
 
 
 def coverage_of(

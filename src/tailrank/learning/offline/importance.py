@@ -64,19 +64,23 @@ def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.n
             f"{log.name}: has episodes of {log.lengths.max()} steps, the policy is for {horizon_of(policy)}"
         )
     weights, memory = np.ones(log.episodes), policy.start(log.episodes)
+    seen = log.state if log.observation is None else log.observation
     for h in range(int(log.lengths.max())):
         playing = np.flatnonzero(log.lengths > h)
         at = log.begin[playing] + h
-        states, actions, left = log.state[at], log.action[at], memory[playing]
+        states, actions, left = seen[at], log.action[at], memory[playing]
         chosen = policy.act(h, states, left)
         weights[playing] *= (chosen == actions) / probability[at]
-        after = np.clip(log.next_state[at], 0, len(log.states) - 1)
+        after = seen[np.minimum(at + 1, log.transitions - 1)]
         memory[playing] = policy.update(h, states, actions, log.reward[at], after, left)
     return weights
 
 
 def frequencies(log: EpisodeLog) -> np.ndarray:
-    """How often the log took each of its actions in their state, [T]: an estimate of its probabilities."""
+    """How often the log took each of its actions in their state, [T]: an estimate of its probabilities.
+
+    Observation vectors hardly ever repeat: there it is how often the action was taken at all.
+    """
     S, A = len(log.states), len(log.actions)
     pair = log.state.astype(np.int64) * A + log.action
     return np.bincount(pair, minlength=S * A)[pair] / np.bincount(log.state, minlength=S)[log.state]

@@ -32,8 +32,12 @@ from tailrank.learning.offline.candidates import CAUTION, Candidate, boldest_abo
 from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
+from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.planning.pessimistic.induction import best_budget, least_shortfall, policy_of
 from tailrank.planning.pessimistic.model import RecordedModel
+from tailrank.policies.names import own_names
+from tailrank.policies.observed import ObservationPolicy
+from tailrank.policies.result import Result, number
 from tailrank.policies.tables import BudgetPolicy
 
 DYNAMICS = ("auto", "same", "by-step")
@@ -45,8 +49,8 @@ Watch = Callable[[str, float], None]
 """Told what is being done and the share of it that is done."""
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedFromLogs:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedFromLogs(Result):
     """A policy from records, and what can be said of its CVaR with probability 1 - delta.
 
     lower: CVaR_tau of `policy` is at least this. upper: that of no policy is above this. promise: its CVaR if the
@@ -55,7 +59,7 @@ class LearnedFromLogs:
     bounds: every bound that was computed, by name. assumptions, notes: lines for the user.
     """
 
-    policy: BudgetPolicy
+    policy: BudgetPolicy | ObservationPolicy
     tau: float
     delta: float
     lower: float
@@ -74,13 +78,32 @@ class LearnedFromLogs:
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"Policy from {self.episodes} recorded episodes for the CVaR at tau = {self.tau:g} ({self.status})"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The bounds, and what whoever made the records earned."""
         b = self.behaviour
-        return (
-            f"<{self.status} from {self.episodes} episodes: CVaR at tau = {self.tau:g} is at least {self.lower:.4g} "
-            f"(promise {self.promise:.4g}, no policy above {self.upper:.4g}) with probability {1 - self.delta:g}; "
-            f"the log's own is {b.cvar:.4g} in [{b.low:.4g}, {b.high:.4g}]>"
-        )
+        return {
+            "CVaR at least": f"{number(self.lower)} with probability {1 - self.delta:g}",
+            "model promises": f"CVaR {number(self.promise)}",
+            "no policy above": number(self.upper),
+            "records' own": f"CVaR {number(b.cvar)} in {number(b.low)} .. {number(b.high)}, mean {number(b.mean)}",
+            **({"notes": "; ".join(self.notes)} if self.notes else {}),
+        }
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        return self.states, self.actions
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps beside the policy."""
+        own = {"states": own_names(self.states), "actions": own_names(self.actions)}
+        return {"logs": self.as_dict(), "tau": self.tau} | {name: labels for name, labels in own.items() if labels}
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers, as the command line prints them."""
@@ -112,6 +135,7 @@ def learn_logs(
     states: str | Sequence[Label] = "seen",
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
+    rank: int = 10,
     budgets: int | None = None,
     caution: float | None = None,
     seed: int = 0,
@@ -123,11 +147,12 @@ def learn_logs(
     frame: a data frame, the name of a file (.csv, .parquet, ..) or a Minari data set, or an `EpisodeLog`. horizon: H,
     the longest episode if not given. reward_range: what every reward lies in; that of the log if not given, which is
     then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
-    "by-step", or "auto", which looks at held-out likelihood. states: "seen" (an assumption: every state is in the log)
-    or "unseen" (there may be others, where all is lost). columns: names of columns that are not the usual ones.
-    actions: all there are. budgets: at the first step. caution: the part of every margin that the plan is
-    made with, in (0, 1]; 1 gives the best bound, and by default the boldest plan that is sure to improve is taken.
-    seed: of the halves. diagnose: whether to compute bounds for other numbers of episodes too.
+    "by-step", or "auto", which looks at held-out likelihood. states: all there are, or "seen" (an assumption: every
+    state is in the log), or "unseen" (there may be others, where all is lost). columns: names of columns that are not
+    the usual ones. actions: all there are. rank: the most latent states behind observation vectors. budgets: at the
+    first step. caution: the part of every margin that the plan is made with, in (0, 1]; 1 gives the best bound, and by
+    default the boldest plan that is sure to improve is taken. seed: of the halves. diagnose: whether to compute bounds
+    for other numbers of episodes too.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -146,11 +171,12 @@ def learn_logs(
         if isinstance(frame, EpisodeLog)
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
+    streams, decoder = Streams(checks.whole(seed, "seed", least=0)), None
     if log.observation is not None:
-        raise InputError(f"{log.name}: has observation vectors; learn-logs takes states that are numbers or names")
+        checks.inside(discount, "discount with observation vectors", "[1, 1]")
+        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
-    streams = Streams(checks.whole(seed, "seed", least=0))
     likelihood = held_out(log, streams.oracle(0))
     by_step = dynamics == "by-step" or (dynamics == "auto" and likelihood["by_step"] > likelihood["same"])
     # Where the records choose between two models, each of which may be right, both pay.
@@ -190,8 +216,13 @@ def learn_logs(
         bounds[chosen.name] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, tau, 0.5 * each if diagnose else None)
     told("diagnostics", 1.0)
+    policy: BudgetPolicy | ObservationPolicy = policy_of(
+        chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget
+    )
+    if decoder is not None and isinstance(policy, BudgetPolicy):
+        policy = observation_policy(policy, decoder, len(log.actions))
     return LearnedFromLogs(
-        policy=policy_of(chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget),
+        policy=policy,
         tau=tau,
         delta=delta,
         lower=max(chosen.plan.lower, ends[0]),
@@ -207,7 +238,7 @@ def learn_logs(
         actions=log.actions,
         bounds=bounds,
         diagnostics=diagnostics | {"held_out_likelihood": likelihood, "returned": chosen.name},
-        assumptions=_assumptions(how, rewards, assumed, bool(listed)),
+        assumptions=(*((CLASS,) if decoder is not None else ()), *_assumptions(how, rewards, assumed, bool(listed))),
         notes=log.notes,
     )
 

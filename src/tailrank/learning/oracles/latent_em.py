@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, not_negative, number, whole
 from tailrank.learning.oracles._em_kernels import em_pass, settle
 from tailrank.learning.oracles.fit import Fit, check_warm, parameters_log, sparse
@@ -164,7 +164,7 @@ class _Search:
             partial(run, ptr[a : b + 1], after, count, phi[a:b], psi, mass[0][a:b], masses[i])
             for i, (a, b) in enumerate(pairwise(cuts.tolist()))
         ]
-        value = sum(together(tasks))
+        value = sum(run_together(tasks))
         np.sum(masses, axis=0, out=mass[1])
         return float(value)
 

@@ -40,7 +40,7 @@ class FittedCandidate(Protocol):
         ...
 
 
-class Candidate(Protocol):
+class LearningCandidate(Protocol):
     """Settings of a way to learn from episodes."""
 
     def fit(

@@ -75,7 +75,7 @@ class FittedKernel:
         """Representatives and how outcomes are made."""
         model, choice = self.model, self.model.choice
         if np.isnan(model.score):
-            return f"counts of {len(model.representatives)} observations"
+            return f"counts of {len(model.representatives)} {'pairs with the step' if choice.timed else 'observations'}"
         timed = ", step" if choice.timed else ""
         return (
             f"kernel of {len(model.representatives)}, {choice.neighbours} {choice.move} {choice.labels}, "

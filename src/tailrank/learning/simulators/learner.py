@@ -21,7 +21,7 @@ from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
-from tailrank.learning.simulators.candidates import Candidate
+from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, all_outputs
 from tailrank.policies.tables import Policy, UniformPolicy
@@ -30,6 +30,8 @@ from tailrank.risk.law import cvar
 
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
+FEWEST = 5
+"""Episodes in the tail that a bound needs: with fewer, resampling them says nothing."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class CandidatesLearner(SimulatorLearner):
     total_steps: int | None = fixed(None)
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[LearningCandidate, ...]:
         """The candidates."""
         raise NotImplementedError
 
@@ -172,10 +174,14 @@ class CandidatesLearner(SimulatorLearner):
             return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
         scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
+        why = f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each"
+        if mine.size * self.tau < FEWEST:
+            return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
         found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
-        why = (
-            f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each; CVaR at least "
-            f"{found.lower:.4g} with confidence {1 - DELTA:g} over the finalists ({found.method})"
+        about_that = "about " if found.approximate else ""
+        why += (
+            f"; CVaR at least {found.lower:.4g} with {about_that}confidence {1 - DELTA:g} over the finalists "
+            f"({found.method})"
         )
         more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
         return ReturnedPolicy(policy, name, why, about | more)

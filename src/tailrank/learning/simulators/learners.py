@@ -10,7 +10,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
-from tailrank.learning.simulators.candidates import Candidate
+from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learner import CandidatesLearner
 from tailrank.learning.simulators.state import CandidatesState
@@ -28,7 +28,7 @@ class KernelLearner(CandidatesLearner):
     kernel: KernelCandidate = part(KernelCandidate())
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[LearningCandidate, ...]:
         """The kernel model."""
         return (self.kernel,)
 
@@ -40,7 +40,7 @@ class ShortfallLearner(CandidatesLearner):
     network: ShortfallCandidate = part(ShortfallCandidate())
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[LearningCandidate, ...]:
         """The network."""
         return (self.network,)
 
@@ -59,6 +59,6 @@ class AutoLearner(CandidatesLearner):
     network: ShortfallCandidate = part(ShortfallCandidate())
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[LearningCandidate, ...]:
         """The kernel model, and the network where JAX is installed."""
         return (self.kernel, self.network) if has_jax() else (self.kernel,)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tailrank.learning.simulators.counted import counted_states
 from tailrank.learning.simulators.metric import Standard, relevance
-from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, held_out_scores
+from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
@@ -68,7 +69,7 @@ def fit_kernel(
     scale = budget_scale(played, budgets)
     distinct = distinct_observations(np.concatenate([data.features, data.after, played.first]))
     if len(distinct) <= min(representatives, data.n // REPEATED):
-        return _counted(played, data, distinct, n_actions, scale, rng)
+        return _counted(played, data, distinct, n_actions, representatives, scale, rng)
     choice, score = choose(data, played.horizon, n_actions, rng)
     made = Standard.of(data.features, choice.timed, rng)
     s = made.place(data.features, data.step / played.horizon)
@@ -105,23 +106,20 @@ def _counted(
     data: PlayedTransitions,
     distinct: np.ndarray,
     n_actions: int,
+    most: int,
     scale: BudgetScale,
     rng: np.random.Generator,
 ) -> KernelModel:
-    """The model of counts on the different observations [M, m]."""
-    made, M = Standard.of(distinct, False, rng), len(distinct)
-    tree = ActionTree.of(np.arange(M), made.place(distinct, np.zeros(M)))
-
-    def number(features: np.ndarray) -> np.ndarray:
-        return tree.query(made.place(features, np.zeros(len(features))), 1)[1][:, 0]
-
-    here, there = number(data.features), np.where(data.ended, M, number(data.after))
+    """The model of counts on the different observations [M, m], of at most `most` states."""
+    states = counted_states(played, data, distinct, most, rng)
+    M = len(states.representatives)
     shift = (data.rewards - scale.origin) / scale.unit
-    rows = merged(here * n_actions + data.actions, there, shift, np.ones(data.n), M, n_actions)
-    start = np.bincount(number(played.first), minlength=M) / played.n
-    visits, metric = _visits(here, data.actions, M, n_actions), made.metric(np.ones(made.project.shape[1]))
-    places = np.ascontiguousarray(made.place(distinct, np.zeros(M)))
-    return KernelModel(metric, places, 1, rows, scale, visits, visits, start, KernelChoice(1), np.nan)
+    after = np.where(data.ended, M, states.there)
+    rows = merged(states.here * n_actions + data.actions, after, shift, np.ones(data.n), M, n_actions)
+    start = np.bincount(states.first, minlength=M) / played.n
+    visits = _visits(states.here, data.actions, M, n_actions)
+    choice = KernelChoice(1, timed=states.timed)
+    return KernelModel(states.metric, states.representatives, 1, rows, scale, visits, visits, start, choice, np.nan)
 
 
 def distinct_observations(features: np.ndarray) -> np.ndarray:

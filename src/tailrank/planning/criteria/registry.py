@@ -46,7 +46,7 @@ def _replan(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> P
         policy=policy,
         budget=None,
         value=cvar,
-        evaluate=partial(_same, evaluation),
+        compute_law=partial(_same, evaluation),
         claim=claim,
         objective=None,
         notes=(*plan.notes, *notes, *([OVERESTIMATES] if criterion == "chow" and above else [])),

@@ -52,7 +52,7 @@ def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places
     summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
     Returns how many are listed, -1 where the list does not hold them all.
     """
-    fresh, far, listed = True, end - begin > LISTED, 0
+    fresh, far, listed = True, end - begin > LISTED, np.int64(0)
     for part in range(begin, end, LISTED):
         m = np.uintp(0)
         for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
@@ -67,10 +67,10 @@ def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places
             for i in range(np.uintp(many)):
                 x[np.uintp(to) + i] = 0.0
         elif fresh:
-            sum_rows(x, many, at, weight, int(m), v, np.uintp(to))
+            sum_rows(x, many, at, weight, np.int64(m), v, np.uintp(to))
         else:
-            add_rows(x[to : to + many], many, at, weight, int(m), v)
-        fresh, listed = False, int(m)
+            add_rows(x[to : to + many], many, at, weight, np.int64(m), v)
+        fresh, listed = False, np.int64(m)
     if far:
         for k in range(np.uintp(begin), np.uintp(end)):
             s, d = np.uintp(next_state[k]), origin - units[k]

@@ -78,7 +78,7 @@ def backup(
             if ahead and s + 1 < end:
                 _prefetch_state(s + 1, n_actions, ptr, next_state, units, first, block, places, values_next, n)
             many = (n + 7) // 8 * 8  # whole vectors: what is read and found beyond n is not used
-            m = 0
+            m = np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
             for a in range(n_actions):
                 pair = s * n_actions + a
                 if ptr[pair] == ptr[pair + 1]:

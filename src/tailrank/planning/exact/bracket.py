@@ -17,7 +17,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from tailrank._system.parallel import together
+from tailrank._system.parallel import run_together
 from tailrank.checks import InputError
 from tailrank.models.grid import LARGEST_LEVEL, ROUNDING_SLACK, BudgetGrid, Rounding, exact_grid, rounded_grid
 from tailrank.models.mdp import FiniteMDP
@@ -260,7 +260,7 @@ def _pass(
     curve, policy = jobs[1].run(problem.mean_policy.actions, check)
     limit = LISTED_LIMIT if found is None else found.listed_limit
     plays = [policy.with_budget(curve.index[curve.best(b.tau)]) for b in brackets]  # type: ignore[union-attr]
-    neutral, *laws = together(
+    neutral, *laws = run_together(
         [partial(return_law, play, problem.mdp, jobs[1].grid, limit, check) for play in (problem.mean_policy, *plays)]
     )
     most = -np.inf
@@ -294,7 +294,7 @@ def _refine(
     if problem.reach / spacing > LARGEST_LEVEL / 2:
         return None, (
             f"rewards spread over {problem.reach:.3g}, and floating-point numbers have no digits left for a "
-            "finer grid; raise --tolerance"
+            "finer grid; raise tolerance=..."
         )
     finer = max(spacing * min(0.5, max(0.8 / excess, 1 / 64)), problem.reach / LARGEST_LEVEL)
     while True:
@@ -320,4 +320,4 @@ def _limit(what: str, limits: Limits) -> str:
     amount, option = (
         (f"{limits.bytes / 2**30:.3g} GB", "memory") if what == "memory" else (f"{limits.seconds:g} s", "seconds")
     )
-    return f"the {what} limit of {amount}; raise --{option} or --tolerance"
+    return f"the {what} limit of {amount}; raise {option}=... or tolerance=..."

@@ -185,5 +185,5 @@ def require_memory(job: InductionRequest, limit: int) -> None:
         raise InputError(
             f"grid: spacing {float(job.grid.unit):g} needs {job.bytes / 2**30:.3g} GB for "
             f"{job.layout.entries} budget entries, the limit is {limit / 2**30:.3g} GB; "
-            "raise --memory, or use a coarser --unit or a larger --tolerance"
+            "raise memory=..., or use a coarser unit=... or a larger tolerance=..."
         )

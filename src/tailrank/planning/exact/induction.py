@@ -313,9 +313,11 @@ def range_from(
     from tailrank.planning.exact import _kernels
 
     ptr, next_state, _, _ = mdp.rows(h)
-    low_here, high_here = np.empty_like(low), np.empty_like(high)
-    _kernels.return_range(mdp.n_actions, ptr, next_state, reward, low, high, cautious, low_here, high_here)
-    return low_here, high_here
+    # Whole units are exact as floats too, so the kernel is compiled once.
+    after, before = (x.astype(np.float64, copy=False) for x in (low, high)), np.empty((2, low.size))
+    given = reward.astype(np.float64, copy=False)
+    _kernels.return_range(mdp.n_actions, ptr, next_state, given, *after, cautious, *before)
+    return before[0].astype(low.dtype, copy=False), before[1].astype(high.dtype, copy=False)
 
 
 def return_ranges(mdp: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:

@@ -119,7 +119,7 @@ def return_law(
     if found is None:
         raise checks.InputError(
             f"policy: its return law has more than {listed_limit} values, spread over more than {LATTICE_LIMIT} units "
-            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser --unit"
+            f"of {float(grid.unit):g}; evaluate it by Monte Carlo (episodes=...), or solve with a coarser unit=..."
         )
     return found
 
@@ -285,7 +285,9 @@ def _step_tables(policy: BudgetPolicy | MarkovPolicy, h: int) -> tuple[np.ndarra
     if isinstance(policy, BudgetPolicy):
         return policy.first[h], policy.offset[h], policy.actions, policy.elsewhere[h]
     actions = policy.actions[h]
-    return np.zeros(actions.size, dtype=np.int64), np.arange(actions.size + 1), actions, actions
+    # The type that budget policies have: the kernel need not be compiled for another.
+    short = actions.astype(induction.action_type(int(actions.max(initial=0)) + 1))
+    return np.zeros(actions.size, dtype=np.int64), np.arange(actions.size + 1), short, actions
 
 
 def _last_open_step(mdp: FiniteMDP, grid: BudgetGrid) -> int:

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from tailrank._system.parallel import on_one_blas_thread, together
+from tailrank._system.parallel import on_one_blas_thread, run_together
 from tailrank.models.lowrank import LowRankModel
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.exact.induction import action_type
@@ -167,7 +167,7 @@ def backup(
         tasks[0]()
     else:
         with on_one_blas_thread():
-            together(tasks)
+            run_together(tasks)
     return np.asarray(sums.sum(axis=0))
 
 

@@ -47,6 +47,11 @@ class LsviRun:
     simulated: int
     status: str
 
+    @property
+    def lost_optimism(self) -> bool:
+        """Whether the value that the last iterate is greedy for surely exceeds what a policy was evaluated to."""
+        return bool(self.optimistic[-1] > self.value + 3.0 * self.error + 1e-9)
+
 
 @dataclass(frozen=True)
 class LsviPlan:
@@ -145,6 +150,11 @@ class CvarLsvi:
             objective.append(i - run.value / tau)
         if best is None:
             raise InputError("budget: at least one is needed, found none")
+        if best.lost_optimism:
+            text = (
+                f"CVaR-LSVI: beta = {self.beta:g} units lost optimism: the optimistic value exceeds the evaluated one"
+            )
+            warnings.warn(f"{text}; a larger beta keeps it", NotConverged, stacklevel=2)
         if best.status == "not converged":
             gap = best.value - best.optimistic[-1]
             warnings.warn(f"CVaR-LSVI: gap {gap:.3g} units, asked for {self.tolerance}", NotConverged, stacklevel=2)

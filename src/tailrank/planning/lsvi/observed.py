@@ -152,7 +152,7 @@ class LatentLsvi(LsviSettings):
     Random numbers are keyed by `seed` and the data, so that the plan of a model is always the same.
     """
 
-    beta: float = changed(LsviSettings, "beta", 1.0)
+    beta: float = changed(LsviSettings, "beta", 1.0, kw_only=False)
     budgets: int = 50
     seed: int = 0
 

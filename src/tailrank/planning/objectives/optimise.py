@@ -70,7 +70,7 @@ def plan_for(
         lower=found.lower,
         upper=upper,
         risk_neutral=_reference(problem, taus[0], found.grid),
-        evaluate=law_of if found.evaluation is None else partial(_same, found.evaluation),
+        compute_law=law_of if found.evaluation is None else partial(_same, found.evaluation),
         budget_curve=None,
         status=status,
         seconds=0.0,

@@ -74,7 +74,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self.asked(request)
+            self.forget(request)
             self._free.release()
             raise
 
@@ -83,10 +83,10 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.asked(request)
+            self.forget(request)
             self._free.release()
 
-    def asked(self, request: Any) -> None:
+    def forget(self, request: Any) -> None:
         """All of the request has been read."""
         with self._lock:
             self._asking.pop(request, None)
@@ -185,7 +185,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.path not in routes:
                 raise Refused(404, "there is nothing here")
             self.body = self.rfile.read(length)
-            self.server.asked(self.connection)
+            self.server.forget(self.connection)
             self.connection.settimeout(SECONDS)
             routes[self.path]()
         except Refused as refused:

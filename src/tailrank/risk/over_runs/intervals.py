@@ -36,7 +36,7 @@ class SeedInterval:
     high: float | None = None
 
 
-def level(confidence: object) -> float:
+def check_confidence(confidence: object) -> float:
     """A confidence in [0.5, 1)."""
     return inside(confidence, "confidence", "[0.5, 1)")
 
@@ -46,7 +46,7 @@ def average(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.mean([sample.mean(axis=axis) for sample in samples], axis=0)
 
 
-def middle(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
+def interquartile_mean(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     """Interquartile mean: that of the middle half of all runs of all tasks, [.., n] each -> [..]."""
     from scipy import stats
 
@@ -58,7 +58,7 @@ def median(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.asarray(np.median(np.concatenate(samples, axis=axis), axis=axis))
 
 
-CENTRES: dict[str, Statistic] = {"mean": average, "median": median, "iqm": middle}
+CENTRES: dict[str, Statistic] = {"mean": average, "median": median, "iqm": interquartile_mean}
 """What may stand for several runs."""
 
 
@@ -75,18 +75,18 @@ def improvement(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.mean(wins, axis=0)
 
 
-def resampled(
+def bootstrap_interval(
     statistic: Statistic, samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
 ) -> SeedInterval:
     """The statistic of the samples, each [n], with its interval."""
     value = float(statistic(*samples))
     if min(sample.size for sample in samples) < FEWEST:
         return SeedInterval(value)
-    low, high = ends(statistic, samples, confidence, rng)
+    low, high = interval_ends(statistic, samples, confidence, rng)
     return SeedInterval(value, float(low), float(high))
 
 
-def ends(
+def interval_ends(
     statistic: Statistic, samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ends [..] of the intervals for samples [.., n] (of several experiments, resampled alike).
@@ -102,12 +102,12 @@ def ends(
         statistic(*(sample[..., rows_of[i : i + rows]] for sample, rows_of in zip(samples, chosen, strict=True)))
         for i in range(0, RESAMPLES, rows)
     ]
-    tail = 0.5 - widened(confidence, sizes) / 2
+    tail = 0.5 - widen_confidence(confidence, sizes) / 2
     low, high = np.quantile(np.concatenate(values, axis=-1), [tail, 1.0 - tail], axis=-1)
     return low, high
 
 
-def widened(confidence: float, sizes: Sequence[int]) -> float:
+def widen_confidence(confidence: float, sizes: Sequence[int]) -> float:
     """Share of the resampled values that an interval must hold, for samples of these sizes (each at least 2)."""
     from scipy import stats
 
@@ -116,7 +116,7 @@ def widened(confidence: float, sizes: Sequence[int]) -> float:
     return float(1.0 - 2.0 * stats.norm.sf(reach))
 
 
-def improved(
+def improvement_interval(
     better: Sequence[np.ndarray], worse: Sequence[np.ndarray], confidence: float, rng: np.random.Generator
 ) -> SeedInterval:
     """Probability of improvement of the runs `better` over the runs `worse`, both by task, [n] each.
@@ -124,19 +124,19 @@ def improved(
     Where all runs of one lie above all of the other, resamples know nothing else. Then the end is that of Clopper and
     Pearson for pairs that share no run: it holds because all of them win with probability at most mean^pairs.
     """
-    found = resampled(improvement, [*better, *worse], confidence, rng)
+    found = bootstrap_interval(improvement, [*better, *worse], confidence, rng)
     if found.low is None or found.value not in (0.0, 1.0):
         return found
-    end = separated([min(x.size, y.size) for x, y in zip(better, worse, strict=True)], confidence)
+    end = separated_end([min(x.size, y.size) for x, y in zip(better, worse, strict=True)], confidence)
     return SeedInterval(1.0, end, 1.0) if found.value == 1.0 else SeedInterval(0.0, 0.0, 1.0 - end)
 
 
-def separated(pairs: Sequence[int], confidence: float) -> float:
+def separated_end(pairs: Sequence[int], confidence: float) -> float:
     """The lower end where all of so many pairs, that share no run, were won."""
     return float((0.5 - confidence / 2) ** (1.0 / sum(pairs)))
 
 
-def share(hits: int, n: int, confidence: float) -> SeedInterval:
+def share_interval(hits: int, n: int, confidence: float) -> SeedInterval:
     """The share hits / n with the interval of Wilson (1927)."""
     from scipy import stats
 
@@ -144,15 +144,17 @@ def share(hits: int, n: int, confidence: float) -> SeedInterval:
     return SeedInterval(hits / n, float(found.low), float(found.high))
 
 
-def shares(samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator) -> SeedInterval:
+def shares_interval(samples: Sequence[np.ndarray], confidence: float, rng: np.random.Generator) -> SeedInterval:
     """Mean over tasks of the share of hits; samples: of each task its hits and misses [n].
 
     Of several tasks by resampling, unless all or none are hits.
     """
-    found = resampled(average, samples, confidence, rng)
+    found = bootstrap_interval(average, samples, confidence, rng)
     if found.low is None or (len(samples) > 1 and 0.0 < found.value < 1.0):
         return found
-    return share(int(sum(sample.sum() for sample in samples)), sum(sample.size for sample in samples), confidence)
+    return share_interval(
+        int(sum(sample.sum() for sample in samples)), sum(sample.size for sample in samples), confidence
+    )
 
 
 def holm(p: Sequence[float]) -> list[float]:

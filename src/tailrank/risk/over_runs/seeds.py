@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.checks import InputError, one_of
-from tailrank.risk.over_runs.intervals import CENTRES, CONFIDENCE, FEWEST, ends
+from tailrank.risk.over_runs.intervals import CENTRES, CONFIDENCE, FEWEST, interval_ends
 
 MOST_POINTS = 400
 
@@ -43,7 +43,7 @@ def align(series: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
 def band(
     x: np.ndarray, strata: Sequence[np.ndarray], how: str, rng: np.random.Generator, confidence: float = CONFIDENCE
 ) -> Band:
-    """The centre of runs at x [t], with the interval of `intervals.ends` at each point where there are enough runs.
+    """The centre of runs at x [t], with an interval (`interval_ends`) at each point where there are enough.
 
     strata: for each task the values [n, t] of its runs. how: one of CENTRES.
     """
@@ -51,4 +51,4 @@ def band(
     y = centre(*samples)
     if min(len(table) for table in strata) < FEWEST:
         return Band(x, y)
-    return Band(x, y, *ends(centre, samples, confidence, rng))
+    return Band(x, y, *interval_ends(centre, samples, confidence, rng))

@@ -72,11 +72,11 @@ class LogRank:
     exact: bool
 
 
-def curve(waits: Waits, confidence: float) -> SurvivalCurve:
+def survival_curve(waits: Waits, confidence: float) -> SurvivalCurve:
     """The estimate of Kaplan and Meier."""
     from scipy import stats
 
-    found = stats.ecdf(_censored(waits)).sf
+    found = stats.ecdf(_censored_data(waits)).sf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         ends: Any = found.confidence_interval(confidence, method="log-log")
@@ -91,9 +91,9 @@ def curve(waits: Waits, confidence: float) -> SurvivalCurve:
     return SurvivalCurve(np.asarray(found.quantiles), share, low, high)
 
 
-def median(waits: Waits, confidence: float) -> Median:
+def median_time(waits: Waits, confidence: float) -> Median:
     """The first time at which no more than half still wait."""
-    return median_of(curve(waits, confidence), waits.longest)
+    return median_of(survival_curve(waits, confidence), waits.longest)
 
 
 def median_of(found: SurvivalCurve, beyond: float) -> Median:
@@ -113,7 +113,7 @@ def limit(*samples: Waits) -> float:
     return min(ends) if ends else max(w.longest for w in samples)
 
 
-def restricted(waits: Waits, until: float) -> np.ndarray:
+def restricted_times(waits: Waits, until: float) -> np.ndarray:
     """min(time, until) [n], known for every run if `until` is not beyond `limit`; its mean is the area under S."""
     return np.minimum(waits.time, until)
 
@@ -131,7 +131,7 @@ def log_rank(first: Waits, second: Waits, rng: np.random.Generator) -> LogRank:
     if not np.any(scores):
         return LogRank(0.0, 1.0, 0.0, True)
     with np.errstate(invalid="ignore"):
-        statistic = float(stats.logrank(_censored(first), _censored(second)).statistic)
+        statistic = float(stats.logrank(_censored_data(first), _censored_data(second)).statistic)
     if not math.isfinite(statistic):
         # No time at which something happened while runs of both were waiting.
         return LogRank(0.0, 1.0, 0.0, True)
@@ -157,7 +157,7 @@ def _scores(first: Waits, second: Waits) -> np.ndarray:
     return event - hazard[np.searchsorted(at, time, side="right")]
 
 
-def _censored(waits: Waits) -> Any:
+def _censored_data(waits: Waits) -> Any:
     from scipy import stats
 
     return stats.CensoredData(uncensored=waits.time[waits.event], right=waits.time[~waits.event])

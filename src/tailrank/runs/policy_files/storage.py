@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -22,13 +22,13 @@ from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
 from tailrank.models.grid import BudgetGrid, Rounding
-from tailrank.planning.plan import Plan
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
-from tailrank.policies.predictor import Predictor, PredictorState
+from tailrank.policies.predictor import Predictor
+from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
@@ -62,8 +62,8 @@ NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
 
 
-@dataclass(frozen=True)
-class Stored:
+@dataclass(frozen=True, repr=False)
+class Stored(Result):
     """What a file holds: a policy, and what was said about it (numbers, names of states and actions)."""
 
     policy: Policy
@@ -75,6 +75,30 @@ class Stored:
         plan = self.info.get("plan")
         level = self.info.get("tau", plan.get("tau") if isinstance(plan, dict) else None)
         return None if level is None else checks.tail_level(level)
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        made = self.info.get("source", self.info.get("environment"))
+        return f"Policy from a file ({type(self.policy).__name__})" + (f", made for {made!s:.80}" if made else "")
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the file says in numbers and words."""
+        plan = self.info.get("plan")
+        said = self.info | (plan if isinstance(plan, dict) else {})
+        plain = {name: value for name, value in said.items() if isinstance(value, str | int | float)}
+        return {str(name)[:40]: number(x) if isinstance(x, float) else str(x)[:200] for name, x in plain.items()}
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        states, actions = (self.info.get(name) for name in ("states", "actions"))
+        return (states if isinstance(states, list) else (), actions if isinstance(actions, list) else ())
+
+    def about(self) -> dict[str, Any]:
+        """What the file said."""
+        return self.info
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -95,33 +119,17 @@ class Stored:
                 raise InputError(f"actions: are {known.n}, the policy has {A}")
         return Predictor(self.policy, found, actions=known)
 
-    def predict(
-        self,
-        observation: Any,
-        state: PredictorState | None = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-    ) -> tuple[Any, PredictorState | None]:
-        """The action for one observation, or for a batch, and the next state: see `Predictor.predict`."""
-        return self.predictor.predict(observation, state, episode_start, deterministic)
 
-    def reward(self, state: PredictorState, rewards: Any) -> PredictorState:
-        """The state after the rewards of the last actions: see `Predictor.reward`."""
-        return self.predictor.reward(state, rewards)
+def save(item: Result | Policy, path: str | Path, *, info: dict[str, Any] | None = None, inside: bool = False) -> None:
+    """Write a policy, or what `solve`, `learn` or `load` returned, to `path`, all or nothing.
 
-
-def save(item: Plan | Policy, path: str | Path, *, info: dict[str, Any] | None = None, inside: bool = False) -> None:
-    """Write a plan or a policy to `path`, all or nothing. `info` is kept beside it (must be JSON).
-
+    info: what else is kept beside it (must be JSON).
     inside: the file must stay in its folder, so a link at `path` is replaced, not followed.
     """
     from safetensors.numpy import save as to_bytes
 
-    about: dict[str, Any] = dict(info or {})
-    policy = item
-    if isinstance(item, Plan):
-        about |= {"plan": item.as_dict(), "criterion": item.criterion, "status": item.status}
-        policy = item.policy
+    about: dict[str, Any] = (item.about() if isinstance(item, Result) else {}) | dict(info or {})
+    policy = item.policy if isinstance(item, Result) else item
     kind = next((name for name, row in KINDS.items() if type(policy) is row.policy), None)
     if kind is None:
         raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")

@@ -36,7 +36,7 @@ class SweepTask:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """What came of a task. status: finished, failed, interrupted (by somebody else), or lost with its worker."""
 
     name: str
@@ -46,7 +46,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, values: dict[str, Any]) -> Answer:
+    def of(cls, name: str, values: dict[str, Any]) -> WorkerAnswer:
         """From the plain data that a worker gives."""
         return cls(name, values["status"], values.get("cvar"), values.get("error", ""), tuple(values.get("notes", ())))
 
@@ -68,7 +68,7 @@ class Backend(Protocol):
         """Take a task."""
         ...
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WorkerAnswer | None:
         """The next answer; None if there is none within a fraction of a second."""
         ...
 
@@ -95,12 +95,12 @@ class Serial:
         """Take a task."""
         self.tasks.append(task)
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WorkerAnswer | None:
         """Do the next task; a signal raises Interrupted when the run has been saved."""
         if not self.tasks:
             return None
         task = self.tasks.popleft()
-        return Answer.of(task.name, work(task.config, task.folder, self.check))
+        return WorkerAnswer.of(task.name, work(task.config, task.folder, self.check))
 
     def trouble(self) -> str:
         """Nothing."""
@@ -136,7 +136,7 @@ class Processes:
         """Take a task."""
         self.tasks.append(task)
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WorkerAnswer | None:
         """Give tasks to idle processes, then wait a moment for an answer of a busy one."""
         idle = [process for process in self.processes if process.task is None]
         while self.tasks and (idle or len(self.processes) < self.workers):
@@ -148,10 +148,10 @@ class Processes:
             return None
         task, process.task = process.task, None
         if line and task:
-            return Answer.of(task.name, json.loads(line))
+            return WorkerAnswer.of(task.name, json.loads(line))
         self.processes.remove(process)
         how = process.end()
-        return Answer(task.name, "lost", error=f"its process {how}") if task else None
+        return WorkerAnswer(task.name, "lost", error=f"its process {how}") if task else None
 
     def trouble(self) -> str:
         """Nothing."""

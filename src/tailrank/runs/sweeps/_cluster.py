@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from tailrank.checks import InputError
 from tailrank.runs.run import Interrupted
-from tailrank.runs.sweeps._backends import WAIT, Answer, SweepTask
+from tailrank.runs.sweeps._backends import WAIT, SweepTask, WorkerAnswer
 from tailrank.runs.sweeps._worker import work
 
 PATIENCE = 300.0
@@ -111,7 +111,7 @@ class Cluster:
         """Take a task."""
         self.tasks.append(task)
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WorkerAnswer | None:
         """The answer of a task that is done; what a scheduler forgot is given again."""
         for future in [future for future in self.given if future.status not in ("pending", "finished", "error")]:
             self.tasks.append(self.given.pop(future))
@@ -167,15 +167,15 @@ class Cluster:
             raise InputError(" ".join(text.split())) from None
 
 
-def _answer(name: str, future: Any) -> Answer | None:
+def _answer(name: str, future: Any) -> WorkerAnswer | None:
     """What a task gave; an error is none of the run's, which are answers too. None where it has to be fetched again."""
     if future.status == "error":
         error = future.exception()
-        return Answer(name, "lost", error=f"{type(error).__name__}: {error}")
+        return WorkerAnswer(name, "lost", error=f"{type(error).__name__}: {error}")
     from distributed import KilledWorker
     from distributed.client import ClosedClientError
 
     try:
-        return Answer.of(name, future.result(timeout=CONNECT))
+        return WorkerAnswer.of(name, future.result(timeout=CONNECT))
     except (OSError, CancelledError, ClosedClientError, KilledWorker):  # whoever had it went away
         return None

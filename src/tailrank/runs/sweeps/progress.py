@@ -15,7 +15,7 @@ from tailrank.runs.sweeps.sweep import SweepState, Watch
 
 
 @contextmanager
-def shown(sweep: Sweep, quiet: bool = False) -> Iterator[Watch | None]:
+def show_sweep(sweep: Sweep, quiet: bool = False) -> Iterator[Watch | None]:
     """What to hand to a sweep as its `watch`: a line on stderr if that is a terminal, else None."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:

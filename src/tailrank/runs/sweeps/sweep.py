@@ -16,13 +16,13 @@ from typing import Any
 
 from tailrank._system.atomic import write_bytes
 from tailrank._system.parallel import cores
-from tailrank._system.reading import opened, parse_json
+from tailrank._system.reading import open_regular, parse_json
 from tailrank.checks import InputError, one_of, whole
 from tailrank.runs import folder as files
 from tailrank.runs._signals import Stop
 from tailrank.runs.config import RunConfig
 from tailrank.runs.run import Interrupted
-from tailrank.runs.sweeps._backends import Answer, Backend, Processes, Serial, SweepTask
+from tailrank.runs.sweeps._backends import Backend, Processes, Serial, SweepTask, WorkerAnswer
 from tailrank.runs.sweeps.file import Planned, Sweep
 
 BACKENDS = ("serial", "processes", "dask")
@@ -79,7 +79,7 @@ def look(planned: Planned, out: Path) -> SweepState:
 
 def _last_row(folder: Path) -> dict[str, Any]:
     try:
-        with opened(folder / files.ROWS, 2**53) as file:
+        with open_regular(folder / files.ROWS, 2**53) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2**16))
             row = parse_json(file.read().rsplit(b"\n", 2)[-2])
     except (OSError, InputError, IndexError):
@@ -103,7 +103,7 @@ def run_sweep(
     """
     options, sweep = backend_options(backend, workers, scheduler), replace(sweep, out=sweep.out.absolute())
     sweep.out.mkdir(parents=True, exist_ok=True)
-    with files.locked(sweep.out):
+    with files.lock_folder(sweep.out):
         going = _Going(sweep, {planned.name: look(planned, sweep.out) for planned in sweep.runs}, watch)
         return going.to_the_end(options)
 
@@ -136,7 +136,7 @@ class _Going:
         """Every run finished or failed."""
         self._record()
         try:
-            with self.stop.heeded():
+            with self.stop.heed_signals():
                 self._loop(options)
         except Interrupted as error:  # of a run in this process
             self.stop.number = error.signal
@@ -178,7 +178,7 @@ class _Going:
     def _task(self, name: str) -> SweepTask:
         return SweepTask(name, self.runs[name].config.tables(), str((self.out / name).resolve()))
 
-    def _take(self, answer: Answer) -> bool:
+    def _take(self, answer: WorkerAnswer) -> bool:
         """Whether the run is over; one that was lost is so when it keeps dying."""
         name, status, error = answer.name, answer.status, answer.error
         if status in ("lost", "interrupted"):

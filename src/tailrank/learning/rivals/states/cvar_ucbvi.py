@@ -26,7 +26,7 @@ from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Oracles, Planner
 from tailrank.learning.ela.settings import Collect
 from tailrank.learning.oracles.choices import SingleStates
-from tailrank.learning.schedule import Schedule
+from tailrank.learning.schedule import THEORY, Schedule
 from tailrank.planning.latent.optimistic import plan_bernstein, plan_clipped
 
 
@@ -35,7 +35,7 @@ class Tabular(ELA):
     """ELA's loop on counts of single states: one episode of the last plan a collection, a bonus by visits."""
 
     oracle: Oracles = SingleStates()  # noqa: RUF009 (frozen)
-    schedule: Schedule = part(Schedule(), only=("alpha_scale",))
+    schedule: Schedule = part(THEORY, only=("alpha_scale",))
     planner: Planner = plan_clipped
     bonus: BonusRule = hoeffding
     collect: Collect = fixed("plan")

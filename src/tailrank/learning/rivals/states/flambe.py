@@ -131,7 +131,7 @@ def covariance(model: Model[StepModel], policy: list[np.ndarray], start: int) ->
 
 
 class Judging(Protocol):
-    """Knows the law of what a plan earns (`training.Judge`)."""
+    """Knows the law of what a plan earns (`learning/judge.py:ExactJudge`)."""
 
     def law(self, plan: LatentPlan) -> Any:
         """Something with `cvar(tau)`."""

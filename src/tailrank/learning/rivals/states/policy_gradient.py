@@ -25,40 +25,25 @@ weighed by p / q. Other chances of an environment that can only be reset cannot 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import fixed, setting
 from tailrank.envs.protocols import CountableEnv
-from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import CountableLearner, Info, single_states
 from tailrank.learning.rivals.ascent import Adam, Tracker, soft_level, tail_weights
-from tailrank.models.lowrank import draw
-from tailrank.models.rewards import RewardLaw
+from tailrank.learning.rivals.states.gradient_episodes import GradientBatch, play, start_law
 from tailrank.planning.latent.planner import LatentPlan
+from tailrank.policies.softmax import softmax
 from tailrank.risk.law import cvar, var
 
 STAY = 0.1
 """Share of the true start law that the sampled one always keeps (CeSoR)."""
 ELITE = 0.2
 """Share of the episodes played that the start law learns from, at least."""
-
-
-@dataclass(frozen=True)
-class GradientBatch:
-    """n episodes: states [H + 1, n], places [H + 1, n] (what is left, as an index), actions [H, n], returns [n] in
-    units, weights [n] (p / q of the start).
-    """
-
-    states: np.ndarray
-    places: np.ndarray
-    actions: np.ndarray
-    returns: np.ndarray
-    weights: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -196,91 +181,6 @@ class ActorCritic(CvarGradient):
     variance_reduction: bool = fixed(True)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Along the last axis."""
-    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(p / p.sum(axis=-1, keepdims=True))
-
-
-def play(
-    env: CountableEnv,
-    logits: tuple[np.ndarray, ...],
-    budget: int,
-    n: int,
-    rng: np.random.Generator,
-    start: np.ndarray | None = None,
-) -> GradientBatch:
-    """Episodes of the softmax policy from this budget (units); start [S]: the law that first states are drawn from."""
-    H = env.horizon
-    states, left = np.zeros((H + 1, n), dtype=np.int64), np.zeros((H + 1, n), dtype=np.int64)
-    actions, earned, weights = np.zeros((H, n), dtype=np.int64), np.zeros(n, dtype=np.int64), np.ones(n)
-    everything = np.full(n, env.rewards.n_budgets - 1)
-    where: Any = env if start is None else DrawnStart(env, start)
-    for move in walk(SoftmaxTables(logits, budget, env.rewards, rng), where, n, rng):
-        h = move.h
-        states[h], states[h + 1], actions[h] = move.states, move.after, move.actions
-        left[h], left[h + 1] = move.memory, move.then
-        earned += everything - env.rewards.charge(h, move.rewards, everything)
-    if start is not None:
-        weights = (start_law(env) / np.where(start > 0, start, 1.0))[states[1]]
-    return GradientBatch(states, left, actions, earned, weights)
-
-
-@dataclass(frozen=True)
-class SoftmaxTables:
-    """The softmax policy of logits [H] of [S, B, A] from this budget (units); its memory is what is left."""
-
-    logits: tuple[np.ndarray, ...]
-    budget: int
-    rewards: RewardLaw
-    rng: np.random.Generator
-
-    def start(self, n: int) -> np.ndarray:
-        """The starting budget, [n]."""
-        return np.full(n, self.budget, dtype=np.int64)
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Actions [n] at step h, drawn."""
-        table = self.logits[h]
-        return draw(softmax(table[states, memory if table.shape[1] > 1 else 0]), self.rng)
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """What is left, [n]."""
-        return self.rewards.charge(h, rewards, memory)
-
-
-@dataclass(frozen=True)
-class DrawnStart:
-    """An environment whose first step only draws the first state: it is drawn from the law `start` [S] instead."""
-
-    env: CountableEnv
-    law: np.ndarray
-
-    @property
-    def horizon(self) -> int:
-        """H."""
-        return self.env.horizon
-
-    def reset(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """First states [n]."""
-        return self.env.reset(n, rng)
-
-    def step(
-        self, h: int, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rewards [n] and next states [n]."""
-        rewards, after = self.env.step(h, states, actions, rng)
-        return rewards, rng.choice(self.law.size, size=states.size, p=self.law) if h == 0 else after
-
-
 def episode_weights(batch: GradientBatch, level: float, quantile: float | None, variance_reduction: bool) -> np.ndarray:
     """The tail weights [n] of episodes whose start was drawn from another law, each times its p / q."""
     v = var(batch.returns, level, batch.weights / batch.weights.sum()) if quantile is None else quantile
@@ -324,20 +224,6 @@ def likeliest(logits: tuple[np.ndarray, ...], budget: int, n_budgets: int) -> La
     tables = (table.argmax(axis=2) for table in logits)
     actions = tuple(np.broadcast_to(t, (t.shape[0], n_budgets)).copy() for t in tables)
     return LatentPlan(actions, int(budget), float(budget), np.zeros(n_budgets))
-
-
-def start_law(env: CountableEnv) -> np.ndarray:
-    """The law of first states, [S], of an environment whose first step only draws them; an error for others."""
-    refused = checks.InputError("sampling: needs an environment with a random start, whose first state can be chosen")
-    if env.n_states != env.truth.n_states:
-        raise refused
-    ptr, after, prob, reward = env.truth.rows(0)
-    ends = ptr[env.start * env.n_actions :][: env.n_actions + 1]
-    laws = {(after[i:j].tobytes(), prob[i:j].tobytes()) for i, j in pairwise(ends)}
-    rows = slice(int(ends[0]), int(ends[1]))
-    if len(laws) > 1 or rows.stop - rows.start < 2 or np.ptp(reward[ends[0] : ends[-1]]) > 0:
-        raise refused
-    return np.bincount(after[rows], weights=prob[rows], minlength=env.n_states)
 
 
 def drifted(now: np.ndarray, law: np.ndarray, batch: GradientBatch, level: float) -> np.ndarray:

@@ -1,0 +1,105 @@
+"""What `learn` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tailrank.learning.protocol import COUNTABLE
+from tailrank.models.mdp import FiniteMDP
+from tailrank.policies import names
+from tailrank.policies.predictor import Predictor
+from tailrank.policies.result import Result, frame_of, number
+from tailrank.policies.tables import Policy
+
+
+@dataclass(frozen=True, repr=False)
+class Learned(Result):
+    """A policy that was learned.
+
+    promise: the CVaR that the learner's model promises, nan where it has none: a belief, which `evaluate` tests.
+    returns [n]: of the episodes on the way, none where the learner keeps none. state, learner: for going on.
+    """
+
+    policy: Policy
+    tau: float
+    promise: float
+    episodes: int
+    returns: np.ndarray
+    state: Any = field(compare=False)
+    learner: Any = field(compare=False)
+    env: Any = field(compare=False)
+
+    @property
+    def encoder(self) -> Any:
+        """How a Gymnasium environment's observations become features."""
+        return getattr(self.env, "encoder", None)
+
+    @property
+    def actions(self) -> Any:
+        """How a Gymnasium environment's actions are numbered."""
+        return getattr(self.env, "actions", None)
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"Policy learned in {self.env.name} for the CVaR at tau = {self.tau:g}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is known about it."""
+        found = {"learner": type(self.learner).__name__, "episodes": str(self.episodes)}
+        if self.known_law is not None:
+            law = self.known_law
+            found |= {"CVaR": f"{number(law.cvar(self.tau))} (exact)", "mean": number(law.mean)}
+        else:
+            if not math.isnan(self.promise):
+                found["model promises"] = f"CVaR {number(self.promise)}; test it with evaluate(episodes=1000)"
+            if self.returns.size:
+                last = self.returns[-min(100, self.returns.size) :]
+                found["last returns"] = f"mean {number(float(last.mean()))} over {last.size} episodes while learning"
+        notes = "; ".join(getattr(self.env, "notes", ()))
+        return found | ({"notes": notes} if notes else {})
+
+    @property
+    def home(self) -> Any:
+        """The true MDP where states are counted and it is small enough, else the environment."""
+        if self.learner.kind != COUNTABLE:
+            return self.env
+        plain = all(np.array_equal(g, np.arange(self.env.truth.n_states)) for g in self.env.group)
+        return self.env.truth if plain or self.learner.sees_groups(self.env) else self.env
+
+    @cached_property
+    def known_law(self) -> Any:
+        """The exact law of the return where the true MDP is at hand, else None."""
+        return self.evaluate().law if isinstance(self.home, FiniteMDP) else None
+
+    @property
+    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Names of the states and of the actions."""
+        truth = self.home
+        return (truth.labels, truth.action_labels) if isinstance(truth, FiniteMDP) else ((), ())
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The policy in the shape of Stable-Baselines3, for the environment's own observations and actions."""
+        return Predictor(self.policy, self.encoder, actions=self.actions)
+
+    def about(self) -> dict[str, Any]:
+        """What a policy file keeps beside the policy."""
+        own = [names.own_names(labels) for labels in self.labels]
+        found = {name: labels for name, labels in zip(("states", "actions"), own, strict=True) if labels}
+        promise = {} if math.isnan(self.promise) else {"promise": self.promise}
+        head = {"source": self.env.name, "tau": self.tau, "episodes": self.episodes} | promise
+        return head | found | (self.env.about() if hasattr(self.env, "about") else {})
+
+    def to_frame(self) -> Any:
+        """The policy where it is a table, else the returns of the episodes on the way."""
+        if self.learner.kind == COUNTABLE:
+            return super().to_frame()
+        return frame_of({"episode": np.arange(self.returns.size), "return": self.returns})

@@ -1,0 +1,86 @@
+"""The model of counts, where few different observations repeat: each is its own representative.
+
+Steps of the episode are told apart where that predicts held-out transitions better: with counts n and outcomes o (the
+next observation and the reward),
+
+    p(o | x, a) = (n(x, a, o) + 1 / N) / (n(x, a) + 1),          N different outcomes
+    p(o | x, a, h) = (n(x, a, h, o) + p(o | x, a)) / (n(x, a, h) + 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.learning.simulators.metric import Standard
+from tailrank.learning.simulators.outcomes import ActionTree
+from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
+from tailrank.policies.kernel import Metric
+
+
+@dataclass(frozen=True)
+class CountedStates:
+    """Representatives [M, k] in the metric; numbers of the states before and after each transition [T], and at first
+    [n]."""
+
+    metric: Metric
+    representatives: np.ndarray
+    here: np.ndarray
+    there: np.ndarray
+    first: np.ndarray
+    timed: bool
+
+
+def counted_states(
+    played: PlayedEpisodes, data: PlayedTransitions, distinct: np.ndarray, most: int, rng: np.random.Generator
+) -> CountedStates:
+    """The different observations [M, m] as states, or pairs of observation and step if that predicts better."""
+    H, M = played.horizon, len(distinct)
+    made = Standard.of(distinct, False, rng)
+    tree = ActionTree.of(np.arange(M), made.place(distinct, np.zeros(M)))
+
+    def number(features: np.ndarray) -> np.ndarray:
+        return tree.query(made.place(features, np.zeros(len(features))), 1)[1][:, 0]
+
+    here, there, first = number(data.features), number(data.after), number(played.first)
+    pairs = np.unique(np.concatenate([here + M * data.step, there + M * (data.step + 1), first]))
+    timed = len(pairs) <= most and steps_matter(here, there, data, rng)
+    if not timed:
+        places = np.ascontiguousarray(made.place(distinct, np.zeros(M)))
+        return CountedStates(made.metric(np.ones(places.shape[1])), places, here, there, first, False)
+    made = Standard.of(distinct, True, np.random.default_rng(0))
+    places = np.ascontiguousarray(made.place(distinct[pairs % M], pairs // M / H))
+    here, there = (np.searchsorted(pairs, x + M * (data.step + i)) for i, x in enumerate((here, there)))
+    return CountedStates(
+        made.metric(np.ones(places.shape[1])), places, here, there, np.searchsorted(pairs, first), True
+    )
+
+
+def steps_matter(here: np.ndarray, there: np.ndarray, data: PlayedTransitions, rng: np.random.Generator) -> bool:
+    """Whether held-out transitions (a fifth of the episodes) are likelier when steps are told apart."""
+    reward = np.unique(data.rewards, return_inverse=True)[1]
+    outcome = np.unique(np.column_stack([np.where(data.ended, -1, there), reward]), axis=0, return_inverse=True)[
+        1
+    ].ravel()
+    pair = here * (int(data.actions.max()) + 1) + data.actions
+    late = pair * (int(data.step.max()) + 1) + data.step
+    episodes = np.unique(data.episode)
+    held = np.isin(data.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+    N = int(outcome.max()) + 1
+
+    def counts(cell: np.ndarray) -> np.ndarray:
+        """How often the cell of each held-out transition is met in the others."""
+        return _frequency(cell[~held], cell[held])
+
+    shared = (counts(pair * N + outcome) + 1.0 / N) / (counts(pair) + 1.0)
+    apart = (counts(late * N + outcome) + shared) / (counts(late) + 1.0)
+    gain = np.log(apart) - np.log(shared)
+    return bool(gain.size and gain.mean() > 2.0 * gain.std() / np.sqrt(gain.size))
+
+
+def _frequency(cells: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """How often each of `asked` is among the cells."""
+    found, counts = np.unique(cells, return_counts=True)
+    place = np.minimum(np.searchsorted(found, asked), found.size - 1)
+    return np.where(found[place] == asked, counts[place], 0).astype(np.float64)
