@@ -1,6 +1,6 @@
 # %% [markdown]
 # # A problem that is known
-# A machine earns 1 a day while it is on. Kept running it breaks one day in ten; mending it costs half a day.
+# A machine earns 1 a day while it is on. Kept running it breaks one day in ten; mending it takes most of a day.
 
 # %%
 import tailrank as tr
@@ -8,7 +8,7 @@ import tailrank as tr
 rows = [
     ("on", "keep", "on", 0.9, 1.0),
     ("on", "keep", "off", 0.1, -2.0),
-    ("on", "mend", "on", 1.0, 0.5),
+    ("on", "mend", "on", 1.0, 0.2),
     ("off", "mend", "on", 1.0, -1.0),
 ]
 plan = tr.solve(rows, tau=0.1, horizon=10)

@@ -232,7 +232,10 @@ def test_command_on_environments(monkeypatch, tmp_path):
     done = run("CartPole-v1", "--episodes", "2")
     assert (done.return_value, done.exception) == (0, None)
     assert done.stdout.splitlines()[0] == "CartPole-v1"
-    assert done.stdout.splitlines()[-1] == "0 errors, 0 warnings"
+    assert done.stdout.splitlines()[-2:] == [
+        "0 errors, 0 warnings",
+        "next: tailrank train CartPole-v1 --tau 0.1 --episodes 300",
+    ]
     (tmp_path / "mine_for_check.py").write_text(
         "import gymnasium, toys\n"
         "gymnasium.register('test/Nan-v0', entry_point=toys.NanSeen, max_episode_steps=10)\n"

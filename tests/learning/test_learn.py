@@ -48,9 +48,10 @@ def test_saved_and_loaded_it_plays_the_same(seen, tmp_path):
 
 def test_a_gymnasium_environment_by_id_by_instance_and_by_factory():
     found = [
-        tr.learn(source, tau=0.2, episodes=20, horizon=8, rank=2)
+        tr.learn(source, tau=0.2, episodes=12, horizon=8)
         for source in ("CartPole-v1", gymnasium.make("CartPole-v1"), lambda: gymnasium.make("CartPole-v1"))
     ]
+    assert {type(learned.learner).__name__ for learned in found} == {"KernelLearner"}
     for learned in found:
         action, _ = learned.predict(np.zeros(4, dtype=np.float32))
         assert int(action) in (0, 1)
@@ -152,3 +153,15 @@ def test_stable_baselines_itself_drives_a_plan():
         plan, BudgetObservation(Shop(), plan.policy), n_eval_episodes=20, warn=False
     )
     assert (mean, spread) == (3.0, 0.0)
+
+
+def test_reports_of_results_have_uniform_actions_beside_them(seen, tmp_path):
+    learned = tr.learn(ROWS, tau=0.2, horizon=2, episodes=40)
+    for result, options in ((seen, {"episodes": 50}), (learned, {"episodes": 50}), (tr.solve(ROWS, horizon=2), {})):
+        assert result.report(tmp_path / "page.html", **options) > 10_000
+        text = (tmp_path / "page.html").read_text()
+        assert ("uniform actions" in text) is bool(options)
+    learned.save(tmp_path / "p")
+    with pytest.raises(InputError, match="env: must be given to report"):
+        tr.load(tmp_path / "p").report(tmp_path / "page.html")
+    assert tr.load(tmp_path / "p").report(tmp_path / "page.html", env=tr.make(ROWS, horizon=2).truth) > 10_000

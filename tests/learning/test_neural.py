@@ -17,6 +17,7 @@ from tailrank.learning.decoding._neural_start import continued, initial
 from tailrank.learning.decoding.neural import fit_neural
 from tailrank.policies.decoders.base import decode, posterior
 from tailrank.policies.decoders.network import NeuralDecoder, NeuralSettings, forward
+from tailrank.policies.decoders.registry import decoder_from
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("optax")
@@ -362,7 +363,7 @@ def test_acting_does_not_need_jax(tmp_path):
         (lambda: NeuralSettings(held_out=1.0), "held_out = 1.0"),
         (lambda: NeuralSettings(architecture="conv"), "image_shape = None"),
         (lambda: NeuralSettings(architecture="conv", image_shape=(5, 9, 1)), "image_shape = "),
-        (lambda: NeuralDecoder.from_arrays({}), "head, head_bias, image, mean"),
+        (lambda: decoder_from("neural", {}, 3), "decoder: must hold"),
         (lambda: bad_fit(n=1), "has 1 episodes"),
         (lambda: bad_fit(rank=0), "rank = 0"),
         (lambda: bad_fit(labels=np.zeros((2, 2), dtype=int)), r"found \(2, 2\)"),

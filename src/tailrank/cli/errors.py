@@ -74,7 +74,7 @@ class Command(click.Command):
         claimed = {name for names in self.groups.values() for name in names}
         rest = tuple(name for name in records if name not in claimed)
         for heading, names in (*self.groups.items(), ("Other options", rest)):
-            rows = [record for name in names if (record := records.get(name)) is not None]
+            rows = [record for name in names if (record := records.pop(name, None)) is not None]
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)

@@ -39,6 +39,12 @@ def returned(text: str) -> str:
     'the plan of the last model, with 5 imagined visits of every outcome'
     """
     numbers = re.fullmatch(r"greedy, prior ([^,]+), caution ([^,]+)", text)
+    kernel = re.fullmatch(r"kernel, share (.+)", text)
+    if kernel is not None:
+        some = (
+            "" if float(kernel[1]) == 0 else f", without actions tried less than {float(kernel[1]):g} of the most tried"
+        )
+        return f"the plan of the kernel model{some}"
     if numbers is None:
         plain = re.sub(r"^iterate (\d+)", r"the plan of iteration \1", text)
         return re.sub(r"^greedy", "the plan of the last model", plain)

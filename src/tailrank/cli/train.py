@@ -151,6 +151,25 @@ def _folder(name: str, config: RunConfig) -> str:
     return next(path for i in count() if not Path(path := first + (f"-{i}" if i else "")).exists())
 
 
+def _only_played(where: dict[str, Any]) -> bool:
+    """Whether it is an environment without a transition table, which can only be learned from what is observed."""
+    from tailrank.checks import InputError
+    from tailrank.envs.gymnasium.tables import NoTable, read_environment
+    from tailrank.envs.mdp_files.formats import suffixes
+
+    name = str(where["name"])
+    if name.lower().endswith(suffixes()) or Path(name).exists():
+        return False
+    try:
+        with collected([]):
+            read_environment(name, where.get("imports", ()), 1, where.get("start"), where.get("settings"))
+    except NoTable:
+        return True
+    except InputError:
+        return False  # what is wrong is said when the environment is made
+    return False
+
+
 def _about(folder: str) -> dict[str, Any]:
     """The configuration of a run that is resumed; empty if there is none, which resuming will say."""
     from tailrank.runs.config import RunConfig
@@ -189,7 +208,6 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
-    from tailrank.envs.gymnasium.tables import NoTable
     from tailrank.runs.build import check_trusted, environment, with_episodes
     from tailrank.runs.config import RunConfig, read_toml
 
@@ -222,16 +240,16 @@ def _config(
         run.setdefault("iterations", run["episodes"])
     elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
+    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and _only_played(where):
+        learner = tables["learner"]
+        if "rewards" not in where and not set(learner) - {"tau"}:
+            learner["algorithm"] = "kernel"
+        elif "rewards" not in where:
+            where["rewards"] = "learned"
     config = RunConfig.from_dict(tables, shown | own)
     if file:
         named = (source, given.get("algorithm"))
         check_trusted(config, (*given.get("imports", ()), *(str(x or "").rpartition(":")[0] for x in named)))
     with collected(notes):
-        try:
-            env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
-        except NoTable:
-            # It can only be played: learn from what is observed.
-            where["rewards"] = "learned"
-            config = RunConfig.from_dict(tables, shown | own)
-            env = environment(config)
+        env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
     return config if episodes is None else with_episodes(config, episodes, env), env

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
 
 MODELS = ("auto", *COUNTED, *DECODERS)
+SMOOTH = "kernel"
+"""The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
 MOST_JUDGED = 200
 """Fresh episodes for each candidate among which the last policy is chosen, at most."""
 HOOKS = ("on_training_start", "on_rollout_end", "on_training_end")
@@ -33,7 +36,7 @@ def learn(
     tau: float | None = None,
     episodes: int = 2000,
     model: str = "auto",
-    algorithm: str = "ela",
+    algorithm: str | None = None,
     seed: int = 0,
     horizon: int | None = None,
     callback: Any = None,
@@ -44,7 +47,8 @@ def learn(
     source: the id of a Gymnasium environment, an environment or a function that makes one, the name of an environment
     of this package (`risky-lock`, `rich-lock`), or a finite MDP in any form that `solve` takes. tau: tail fraction in
     (0, 1], 0.1 if nobody says. model: what is fitted, "auto" or one of `MODELS`; those from "mixture" on learn from
-    observations. algorithm: a learner of `tailrank list`. learner: one that was made before, instead of model and
+    observations. algorithm: a learner of `tailrank list`; if nobody says, ELA, or the kernel learner for a simulator of
+    Gymnasium where no model is given. learner: one that was made before, instead of model and
     algorithm. seed: of everything that is random. horizon: number of steps, where the source does not say. settings: of
     the learner (rank=3, batch=10, ...) and of the environment, by name.
     callback: called with (state, info) after every iteration; or an object with some of the methods
@@ -62,13 +66,16 @@ def learn(
         said = next((name for name, value in given.items() if value is not None), None)
         if said:
             raise InputError(f"{said}: is a setting of the learner, which is given; set it there")
-    own = _learner_settings(algorithm, settings) if learner is None else {}
+    names = (algorithm,) if algorithm else ("ela", SMOOTH)
+    own = _learner_settings(names, settings) if learner is None else {}
     place = {name: value for name, value in settings.items() if name not in own}
-    env = _environment(source, _kind(learner, model, algorithm), horizon=horizon, **place)
+    env = _environment(source, _kind(learner, model, algorithm or "ela"), horizon=horizon, **place)
     kind = COUNTABLE if hasattr(env, "truth") else SIMULATOR
     if learner is None:
         own |= {name: value for name, value in (("tau", tau), ("model", model)) if value not in (None, "auto")}
-        learner = make_learner(algorithm, kind, **own)
+        smooth = kind == SIMULATOR and model == "auto" and hasattr(env, "encoder")
+        smooth = smooth and set(own) <= set(settings_of(learner_class(SMOOTH, SIMULATOR)))
+        learner = make_learner(algorithm or (SMOOTH if smooth else "ela"), kind, **own)
     if learner.kind != kind:
         need = "states that can be counted" if learner.kind == COUNTABLE else "observations"
         raise InputError(f"learner: {type(learner).__name__} learns from {need}, {env.name} has others")
@@ -107,10 +114,10 @@ def _environment(source: Any, wanted: tuple[str, str], **settings: Any) -> Any:
         raise InputError(text.replace(f"kind = {kind!r}", f"{why} needs {kind}")) from None
 
 
-def _learner_settings(algorithm: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _learner_settings(algorithms: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
     """Those of the settings that are the learner's own, on either kind of environment."""
     known: set[str] = set()
-    for kind in (COUNTABLE, SIMULATOR):
+    for algorithm, kind in product(algorithms, (COUNTABLE, SIMULATOR)):
         try:
             known |= set(settings_of(learner_class(algorithm, kind)))
         except InputError:

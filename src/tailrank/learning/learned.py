@@ -63,8 +63,12 @@ class Learned(Result):
             if self.returns.size:
                 last = self.returns[-min(100, self.returns.size) :]
                 found["last returns"] = f"mean {number(float(last.mean()))} over {last.size} episodes while learning"
-        notes = "; ".join(getattr(self.env, "notes", ()))
-        return found | ({"notes": notes} if notes else {})
+        return found
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed about the environment."""
+        return tuple(getattr(self.env, "notes", ()))
 
     @property
     def home(self) -> Any:

@@ -24,13 +24,22 @@ Status = Literal["exact", "bracketed"]
 class Reference:
     """The risk-neutral policy, for comparison: its mean and its CVaR at the plan's tau.
 
-    evaluate: computes its return law, when that is first asked for.
+    find: gives the policy and its mean, evaluate: its return law; each when it is first asked for.
     """
 
-    policy: Policy
-    mean: float
+    find: Callable[[], tuple[Policy, float]]
     tau: float
     evaluate: Callable[[], Evaluation]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        return self.find()[0]
+
+    @property
+    def mean(self) -> float:
+        """Its mean, the best of any policy."""
+        return self.find()[1]
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -111,8 +120,12 @@ class Plan(Result):
         if self.source is not None:
             mdp = self.source.mdp
             found["problem"] = f"{mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps"
-        notes = [*(self.source.notes if self.source else ()), *self.notes]
-        return found | ({"notes": "; ".join(notes)} if notes else {})
+        return found
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed when the problem was read, and what the solver has to say."""
+        return (*(self.source.notes if self.source else ()), *self.notes)
 
     @property
     def home(self) -> Any:

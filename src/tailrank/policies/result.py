@@ -49,6 +49,11 @@ class Result:
         return {}
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed or should be known, a line each."""
+        return ()
+
+    @property
     def home(self) -> Any:
         """Where the policy plays if nobody says, None where that is not known."""
         return None
@@ -129,10 +134,12 @@ class Result:
 
     def __repr__(self) -> str:
         width = max(map(len, self.facts), default=0)
-        return "\n".join([self.title, *(f"  {name:<{width}}  {value}" for name, value in self.facts.items())])
+        lines = [f"  {name:<{width}}  {value}" for name, value in self.facts.items()]
+        return "\n".join([self.title, *lines, *(f"  note: {line}" for line in self.remarks)])
 
     def _repr_html_(self) -> str:
-        return page(self.title, self.facts, self.known_law, self.level)
+        notes = {f"note {i}": line for i, line in enumerate(self.remarks, start=1)}
+        return page(self.title, self.facts | notes, self.known_law, self.level)
 
 
 def frame_of(columns: dict[str, Any]) -> Any:

@@ -28,7 +28,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import CAUTION, Candidate, boldest_above
+from tailrank.learning.offline.candidates import CAUTION, CautiousPlan, boldest_above
 from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
@@ -92,8 +92,12 @@ class LearnedFromLogs(Result):
             "model promises": f"CVaR {number(self.promise)}",
             "no policy above": number(self.upper),
             "records' own": f"CVaR {number(b.cvar)} in {number(b.low)} .. {number(b.high)}, mean {number(b.mean)}",
-            **({"notes": "; ".join(self.notes)} if self.notes else {}),
         }
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was assumed, and what should be known."""
+        return (*self.assumptions, *self.notes)
 
     @property
     def labels(self) -> tuple[Sequence[object], Sequence[object]]:
@@ -246,7 +250,7 @@ def learn_logs(
 @dataclass(frozen=True, eq=False)
 class _Chosen:
     name: str
-    plan: Candidate
+    plan: CautiousPlan
     model: RecordedModel
     counts: counting.LogCounts
 
