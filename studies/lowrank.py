@@ -3,7 +3,7 @@
     python studies/lowrank.py [GROUP ...]      all groups, or some; runs that are finished are skipped
 
 Groups: `continuous` (the random family, sizes drawn by the seed), `lock` and `no-bonus` (the low-rank lock), `block`
-(the rich lock, where a block decoder must stay in charge), `doubts` (how often "misspecified" is said, and of what).
+(the rich lock, where a block decoder must stay in charge).
 Every run is a line of studies/results/lowrank.jsonl; docs/lowrank_results.md is made from it. The learner is the
 default one, told nothing but the simulator. Seeds 100 to 104: none was used while the method was built.
 """

@@ -12,8 +12,9 @@ from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
-from tailrank.learning.lowrank.oracle import LowRankOracle, _Data
+from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.planning import exploration_of, support_of
 from tailrank.learning.schedule import PRACTICAL
 from tailrank.policies.tables import UniformPolicy
@@ -114,7 +115,7 @@ def fitted():
 
 def test_the_fit_is_better_than_a_blind_one_and_normalised(fitted):
     _env, replay, fit = fitted
-    data = _Data.of(replay, 3)
+    data = OutcomeData.of(replay, 3)
     blind = np.log(np.bincount(data.law) / data.law.size)[data.law]
     psi = gaussians.begin(data.after[data.followed & ~data.held], 3, 6.0, np.random.default_rng(0))
     weights = np.full(3, 1 / 3)
@@ -128,7 +129,7 @@ def test_the_fit_is_better_than_a_blind_one_and_normalised(fitted):
 def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
     _env, replay, fit = fitted
     explored = exploration_of(fit, replay, PRACTICAL, 3)
-    data = _Data.of(replay, 3)
+    data = OutcomeData.of(replay, 3)
     kinds = fit.network.split(0, replay.features.reshape(-1, 3))[0][np.arange(data.h.size), data.action]
     lam = max(PRACTICAL.lam(3, 5, 3, 0.0), 1e-6)
     covariance = kinds.T @ kinds + lam * np.eye(3)

@@ -238,7 +238,7 @@ def test_a_reward_out_of_range_is_named():
     ("settings", "message"),
     [
         ({"tau": 0.0}, "tau = 0.0: must lie in"),
-        ({"bonus": "none"}, "bonus = 'none': must be one of"),
+        ({"bonus": "nothing"}, "bonus = 'nothing': must be one of"),
         ({"batch": 0}, "batch = 0: must be a whole number of at least 1"),
         ({"pilot": 2.5}, "pilot = 2.5: must be a whole number"),
     ],

@@ -21,9 +21,10 @@ import numpy as np
 from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
 from tailrank.learning.lowrank.gaussians import Gaussians
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
-from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
+from tailrank.planning.observed.support import RewardKinds
 from tailrank.policies.outcomes import OutcomeNetwork
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
@@ -32,12 +33,8 @@ ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
 """Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
 UPDATES = 150
 """Steps of an update between two fits."""
-NEVER = -1e4
-"""Log density of what cannot be."""
 QUICK = 5_000
 """Transitions that a search for settings looks at, at most."""
-MOST_PLACES = 32
-"""Observations with more features are seen through so many principal components."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class LowRankFit:
 
     def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
         """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
-        return _log_psi(self.psi, h, self.network.places(after))
+        return log_psi_of(self.psi, h, self.network.places(after))
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class LowRankOracle:
         self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
     ) -> LowRankFit:
         """The best model for the episodes."""
-        data = _Data.of(replay, n_actions)
+        data = OutcomeData.of(replay, n_actions)
         if last is None or replay.n >= 2 * last.searched:
             setting, psi = self._search(data.some(QUICK, rng), last, rng)
             searched = replay.n
@@ -109,7 +106,7 @@ class LowRankOracle:
 
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
-        data = _Data.of(replay, fit.network.n_actions, fit)
+        data = OutcomeData.of(replay, fit.network.n_actions, fit)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
         adam = network.DecayedAdam.of(weights, fit.setting.decay)
@@ -119,7 +116,7 @@ class LowRankOracle:
         return replace(fit, network=network.network_of(weights, data.centre, data.project, data.n_actions))
 
     def _search(
-        self, data: _Data, last: LowRankFit | None, rng: np.random.Generator
+        self, data: OutcomeData, last: LowRankFit | None, rng: np.random.Generator
     ) -> tuple[Setting, tuple[Gaussians, ...]]:
         """The setting with the highest held-out likelihood, the simpler unless beaten."""
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
@@ -150,12 +147,12 @@ class LowRankOracle:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
-    def _tried(self, data: _Data, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
+    def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
         found = replace(self, epochs=self.epochs // 2)._fitted(data, setting, rng, None)
         return found, data.log_likelihoods(found)[data.held]
 
     def _fitted(
-        self, data: _Data, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
+        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
     ) -> LowRankFit:
         """phi and psi by turns: an epoch on phi, then the M-step on psi."""
         train = np.flatnonzero(~data.held)
@@ -175,7 +172,7 @@ class LowRankOracle:
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
         return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
 
-    def _joined(self, data: _Data, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
+    def _joined(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
         found = [fit.weights]
         for i in range(1, self.members):
@@ -187,7 +184,7 @@ class LowRankOracle:
 
     def _trained(
         self,
-        data: _Data,
+        data: OutcomeData,
         setting: Setting,
         held: np.ndarray,
         psi: tuple[Gaussians, ...],
@@ -219,95 +216,13 @@ class LowRankOracle:
         return best, *kept
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Transitions [n] in places: z and after [n, k]; law: of the reward. centre [m], project [m, k]."""
-
-    episode: np.ndarray
-    z: np.ndarray
-    after: np.ndarray
-    h: np.ndarray
-    action: np.ndarray
-    law: np.ndarray
-    followed: np.ndarray
-    ended: np.ndarray
-    held: np.ndarray
-    centre: np.ndarray
-    project: np.ndarray
-    rewards: RewardKinds
-    n_actions: int
-    horizon: int
-    ends: bool
-
-    @classmethod
-    def of(cls, replay: Replay, n_actions: int, like: LowRankFit | None = None) -> _Data:
-        """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given."""
-        t = SeenTransitions.of(replay)
-        if like is None:
-            centre, project = _places(t.x)
-            rewards, law = reward_kinds(t.reward, replay.horizon)
-        else:
-            centre, project, rewards = like.network.centre, like.network.project, like.rewards
-            law = nearest_kind(rewards, t.reward)
-        held = t.held if t.held.any() and not t.held.all() else np.arange(t.h.size) % 2 == 0
-        return cls(
-            t.episode,
-            (t.x - centre) @ project,
-            (t.after - centre) @ project,
-            t.h,
-            t.action,
-            law,
-            t.followed,
-            t.ended,
-            held,
-            centre,
-            project,
-            rewards,
-            n_actions,
-            replay.horizon,
-            bool(t.ended.any()) if like is None else like.ends,
-        )
-
-    def some(self, most: int, rng: np.random.Generator) -> _Data:
-        """At most so many of the transitions."""
-        if self.h.size <= most:
-            return self
-        rows = np.sort(rng.choice(self.h.size, size=most, replace=False))
-        names = ("episode", "z", "after", "h", "action", "law", "followed", "ended", "held")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
-
-    def parts(self, shared: bool, rows: np.ndarray) -> list[np.ndarray]:
-        """Rows that lead to an observation: all in one, or one part for each step but the last."""
-        rows = rows[self.followed[rows]]
-        return [rows] if shared else [rows[self.h[rows] == h] for h in range(self.horizon - 1)]
-
-    def log_psi(self, psi: tuple[Gaussians, ...]) -> np.ndarray:
-        """log psi_k of what came next [n, K], the end as the last kind if there is one; 0 where it is not known."""
-        found = _log_psi(psi, self.h, self.after)
-        if self.ends:
-            found = np.column_stack([found, np.full(len(found), NEVER)])
-            found[self.ended] = NEVER
-            found[self.ended, -1] = 0.0
-        found[~self.followed & ~(self.ended & self.ends)] = 0.0
-        return found
-
-    def outcomes(self, setting: Setting, psi: tuple[Gaussians, ...]) -> network.Outcomes:
-        """As the network sees them."""
-        head = self.action if setting.shared_heads else self.h * self.n_actions + self.action
-        return network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(psi).astype(np.float32))
-
-    def log_likelihoods(self, fit: LowRankFit) -> np.ndarray:
-        """Of each transition, [n]."""
-        return network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
-
-
 def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
     """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
 
     P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
     """
     t = SeenTransitions.of(replay)
-    data = _Data.of(replay, n_actions, fit)
+    data = OutcomeData.of(replay, n_actions, fit)
     net = network.network_of(fit.weights, data.centre, data.project, n_actions)
     kinds = np.log(played_kinds(net, t) + 1e-300)
     log_psi = data.log_psi(fit.psi)
@@ -336,29 +251,6 @@ def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
         logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
         odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
         result[rows] = odds / odds.sum(axis=1, keepdims=True)
-    return result
-
-
-def _places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """centre [m] and project [m, k]: standardised features, or their principal components where they are many."""
-    centre, spread = x.mean(axis=0), x.std(axis=0)
-    scale = 1.0 / np.where(spread > 1e-9 * (1.0 + np.abs(x).max(axis=0)), spread, 1.0)
-    if x.shape[1] <= MOST_PLACES:
-        return centre, np.diag(scale)
-    some = ((x - centre) * scale)[:: max(1, len(x) // 4000)]
-    values, vectors = np.linalg.eigh(np.cov(some.T))
-    top = np.argsort(values)[::-1][:MOST_PLACES]
-    return centre, scale[:, None] * vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))
-
-
-def _log_psi(psi: tuple[Gaussians, ...], h: np.ndarray, after: np.ndarray) -> np.ndarray:
-    if len(psi) == 1:
-        return psi[0].log_densities(after)
-    result = np.zeros((len(after), len(psi[0].means)))
-    for step, one in enumerate(psi):
-        rows = np.flatnonzero(h == step)
-        if rows.size:
-            result[rows] = one.log_densities(after[rows])
     return result
 
 
