@@ -100,7 +100,10 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/fuzz_planner.py 3600
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
+	@$(BIN)/python studies/lowrank.py
 	@$(BIN)/python studies/simulators.py
+	@$(BIN)/python studies/simulators_kernel.py
+	@$(BIN)/python studies/simulators_kernel.py --table
 	@$(BIN)/python studies/logs.py
 	@$(BIN)/python studies/false_alarms.py
 	@$(BIN)/python studies/crash.py

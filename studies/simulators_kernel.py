@@ -18,6 +18,8 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -61,8 +63,6 @@ def trained(method, env, steps, seed, streams):
     if method == "rule":
         return rule_of_thumb(env.name), {}
     if method in ("kernel", "shortfall-dqn", "auto"):
-        from dataclasses import replace
-
         learner = replace(make_learner(method, "simulator", tau=TAU), total_steps=steps)
         state = learner.init(env, streams)
         while not learner.over(state, env.horizon):
@@ -120,7 +120,7 @@ def table() -> str:
     found = rows()
     lines = ["| task | steps | " + " | ".join(METHODS) + " |", "| --- | ---: |" + " ---: |" * len(METHODS)]
     for task in TASKS:
-        for steps in sorted({r["steps"] for r in found if r["task"] == task}):
+        for steps in sorted({r["steps"] for r in found if r["task"] == task and r["steps"]}):
             cells, means = [], {}
             for method in METHODS:
                 fixed = method in ("uniform", "rule")
@@ -132,6 +132,7 @@ def table() -> str:
                 if values:
                     means[method] = float(np.mean(values))
             best = max((m for m in means if m not in ("uniform", "rule")), key=means.get, default="")
+            best = best if sum(m not in ("uniform", "rule") for m in means) > 1 else ""
             cells = [f"**{c}**" if m == best else c for m, c in zip(METHODS, cells, strict=True)]
             star = " (defaults)" if task in FOR_DEFAULTS else ""
             lines.append(f"| {task}{star} | {steps:,} | " + " | ".join(cells) + " |")
@@ -141,6 +142,18 @@ def table() -> str:
         for s in sorted({r["steps"] for r in found if r["method"] == m})
     ]
     return "\n".join([*lines, "", "Processor seconds of a run, mean over tasks: " + ", ".join(times) + ".", ""])
+
+
+def possible(task: str, method: str) -> bool:
+    """Whether the rule, or the package that a method or task needs, is there; says so where it is not."""
+    if method == "rule":
+        return rule_of_thumb(TASKS[task][0]) is not None
+    needs = {"sb3_contrib": method in ("qr-dqn-mean", "qr-dqn-cvar", "ppo"), "jax": method == "shortfall-dqn"}
+    needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis"}
+    missing = [name for name, needed in needs.items() if needed and find_spec(name) is None]
+    if missing:
+        print(f"{task}, {method}: left out, {', '.join(missing)} is not installed", flush=True)
+    return not missing
 
 
 def main() -> None:
@@ -160,8 +173,7 @@ def main() -> None:
             for task in given.tasks:
                 for method in given.methods:
                     key = (task, method, 0 if method in ("uniform", "rule") else steps, seed)
-                    missing = method == "rule" and rule_of_thumb(TASKS[task][0]) is None
-                    if key in done or missing:
+                    if key in done or not possible(task, method):
                         continue
                     row = run(*key)
                     done.add(key)

@@ -29,7 +29,7 @@ CASES = {
     "ela": LOCK | FEW,
     "ella": LOCK | FEW | {"algorithm": "ella", "planner": {"iterations": 3, "evaluations": 3}},
     "cvar-ucbvi": LOCK | FEW | {"algorithm": "cvar-ucbvi"},
-    "simulator": RICH | FEW | {"output_episodes": 20},
+    "simulator": RICH | FEW | {"output_episodes": 20, "model": "mixture"},
     "bins": RICH | FEW | {"algorithm": "bins", "planner": {"batch": 20}},
     "policy-gradient": RICH | FEW | {"algorithm": "policy-gradient", "planner": {"batch": 20}},
 }

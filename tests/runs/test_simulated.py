@@ -23,6 +23,7 @@ from tailrank.runs.config import RunConfig
 SMALL = {
     "environment": "rich-lock",
     "settings": {"horizon": 4, "n_actions": 3},
+    "model": "mixture",
     "iterations": 60,
     "episodes": 70,
     "checkpoint_every": 7,

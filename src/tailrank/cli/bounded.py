@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tailrank.cli.errors import Failure
 from tailrank.cli.objective_options import measures_of
-from tailrank.cli.options import collected, print_json, read_source
+from tailrank.cli.options import collected, print_json
+from tailrank.cli.posing import posed
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
@@ -26,7 +27,9 @@ def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
     if criterion != "cvar" or (measures is not None and measures[0].name != "mean"):
         raise Failure("--subject-to: is for the objective mean")
     with collected(notes):
-        read = read_source(source, options)
+        read, after = posed(source, options)
+        if after is not None:
+            raise Failure("--horizon auto: is not for --subject-to")
         plan = maximise_mean(read.mdp, bound, seconds=options["seconds"])
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
     if not plan.feasible:

@@ -25,6 +25,16 @@ READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports"
 FLAGS = {"imports": "--import", "settings": "--set"}
 
 
+class Steps(click.ParamType):  # type: ignore[type-arg]
+    """A whole number, or the word auto."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the word."""
+        return value if value == "auto" else click.INT.convert(value, param, ctx)
+
+
 def with_options(function: F, options: Sequence[Callable[[F], F]]) -> F:
     """The command with these options, shown in this order."""
     for option in reversed(options):
@@ -57,7 +67,11 @@ def option_of(name: str, *places: Place, default: bool = False) -> Callable[[F],
 def reading_options(function: F) -> F:
     """The options that say how an MDP is read (`READING`); None, or nothing, where nobody said."""
     places = settings_of(EnvironmentConfig)
-    return with_options(function, [option_of(name, places[name], default=True) for name in READING])
+    others = [option_of(name, places[name], default=True) for name in READING if name != "horizon"]
+    horizon = click.option(
+        "--horizon", type=Steps(), metavar="H", help=f"{places['horizon'].rule.help} Or auto (solve)."
+    )
+    return with_options(function, [horizon, *others])
 
 
 def solving_options(function: F) -> F:
@@ -78,6 +92,8 @@ def read_source(source: str, options: dict[str, Any]) -> Source:
     if source in names:
         raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")
     said = {name: options[name] for name in READING if options[name] is not None}
+    if said.get("horizon") == "auto":
+        raise Failure("--horizon auto: is for solve")
     return known(lambda: read_mdp(source, **said), source, names)
 
 

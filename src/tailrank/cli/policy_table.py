@@ -10,6 +10,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.cli.terminal import add_row, console, line, number, table_of
+from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
 from tailrank.report.policy_table import runs
@@ -85,17 +86,46 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
     if isinstance(policy, ObservationPolicy):
         shape, columns = (policy.horizon, policy.base.shape[1]), ("step", "latent", "remaining budget", "action")
         return Face(_observing(policy, info), shape, columns, lambda h, z: _latent_rows(policy, h, z))
+    if isinstance(policy, LowRankPolicy):
+        columns = ("step", "place", "remaining budget", "action")
+        return Face(_low_rank(policy, info), (policy.horizon, 1), columns, lambda h, _: _mean_rows(policy, h))
     raise InputError(f"policy: no table is known for a {type(policy).__name__}")
+
+
+def _told(info: dict[str, Any]) -> list[str]:
+    """What the file says about what was learned."""
+    return [f"{name.replace('_', ' '):<12}{number(info[name])}" for name in TOLD if info.get(name) is not None]
+
+
+def _low_rank(policy: LowRankPolicy, info: dict[str, Any]) -> tuple[str, ...]:
+    """What the file says about a policy of a low-rank model, and how large its parts are."""
+    plan, (K, L) = policy.plan, policy.model.sizes
+    sizes = [table.shape[1] for table in plan.tables]
+    return (
+        *_told(info),
+        f"acts on observations: phi of {policy.n_features} features over {K} kinds of outcomes and {L} laws of rewards",
+        f"tables: {policy.horizon} steps, {K * L} rows, {min(sizes)} to {max(sizes)} budgets"
+        f" ({sum(table.nbytes for table in plan.tables) / 1000:.3g} kB)",
+        f"starts with budget {number(plan.budget)}, rewards are taken off it as they are; the action at the mean "
+        "of all observations:",
+    )
+
+
+def _mean_rows(policy: LowRankPolicy, h: int) -> Rows:
+    """Ranges of the remaining budget with one action each, at the mean observation."""
+    plan = policy.plan
+    budgets = plan.spacing * (plan.first[h] + np.arange(plan.tables[h].shape[1]))
+    actions = policy.act(h, np.repeat(policy.model.centre[None], budgets.size, axis=0), budgets)
+    return _ranges(actions, int(plan.first[h]), plan.spacing, 0.0)
 
 
 def _observing(policy: ObservationPolicy, info: dict[str, Any]) -> tuple[str, ...]:
     """What the file says about a policy on observations, and how large its parts are."""
     plan, decoder, (steps, K, A, _) = policy.plan, policy.decoder, policy.moves.shape
-    told = [f"{name.replace('_', ' '):<12}{number(info[name])}" for name in TOLD if info.get(name) is not None]
     sizes = [table.shape[2] for table in plan.values]
     look = "the latents before it are looked at too" if policy.filtered else "one observation tells the latent"
     return (
-        *told,
+        *_told(info),
         f"acts on observations: a decoder ({decoder.kind}) of {policy.n_features} features finds {K} latents; {look}",
         f"tables: {policy.horizon} steps, {K} latents, {A} actions, {min(sizes)} to {max(sizes)} budgets"
         f" ({sum(table.nbytes for table in plan.values) / 1000:.3g} kB)"

@@ -9,7 +9,8 @@ import click
 
 from tailrank.cli.errors import Command, Failure
 from tailrank.cli.objective_options import measures_of, objective_options
-from tailrank.cli.options import collected, print_json, read_source, reading_options
+from tailrank.cli.options import collected, print_json, reading_options
+from tailrank.cli.posing import as_costs, posed
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
@@ -73,6 +74,8 @@ GROUPS = {
     metavar="BOUND",
     help="Best mean with cvar:TAU>=K (CVaR at least K) or below:C<=P (a return below C with probability at most P).",
 )
+@click.option("--must-reach", metavar="STATE", help="Only policies that reach this state surely; it ends the episode.")
+@click.option("--costs", is_flag=True, help="Rewards are costs: the less the better, the tail is the upper one.")
 @click.option("--efficient", is_flag=True, help="Also the best mean at every CVaR that can be had, at the first --tau.")
 @click.option("--csv", "csv_path", metavar="PATH", help="Write the table of --efficient to a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -83,6 +86,9 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
 
     if options["save"]:
         _check_save(options["save"], len(taus))
+    for name in ("efficient", "subject_to", "frontier"):
+        if options["costs"] and options[name]:
+            raise Failure(f"--{name.replace('_', '-')}: is not for --costs; give rewards instead")
     if options["csv_path"] and not options["efficient"]:
         raise Failure("--csv: is for the table of --efficient")
     if options["subject_to"]:
@@ -92,7 +98,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         return
     notes: list[str] = []
     with collected(notes):
-        read = read_source(source, options)
+        read, after = posed(source, options)
         measures = measures_of(options, taus, options["imports"])
         limits = {name: options[name] for name in LIMITS}
         plans: tuple[Plan, ...] = ()
@@ -101,6 +107,10 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         for measure in () if plans else measures or ():
             levels = (measure.tau,) if hasattr(measure, "tau") else taus
             plans += plan_for(read.mdp, levels, objective=measure, criterion=criterion, **limits)
+        if after is not None:
+            from tailrank.planning.objectives.horizon import widened
+
+            plans = tuple(widened(plan, after) for plan in plans)
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
     notes += [line for line in dict.fromkeys(line for plan in plans for line in plan.notes) if line not in notes]
     if options["save"]:
@@ -116,10 +126,14 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         efficient = efficient_table(read, taus[0], options["seconds"], options["csv_path"])
     if options["as_json"]:
         result = _solved(read, plans, notes, options["frontier"])
+        result = as_costs(result) if options["costs"] else result
         print_json(result | ({"efficient": efficient} if efficient else {}), notes, options["quiet"])
         return
     from tailrank.cli import terminal
 
+    if options["costs"]:
+        terminal.costs(read, as_costs(_solved(read, plans, notes, options["frontier"])), notes)
+        return
     if efficient:
         terminal.efficient(efficient)
     terminal.solved(read, plans, notes, frontier=options["frontier"], quiet=options["quiet"])

@@ -63,6 +63,24 @@ def bounded(read: Source, result: dict[str, Any], notes: Sequence[str], *, quiet
     line(out, f"{result['seconds']:.3g} s")
 
 
+def costs(read: Source, result: dict[str, Any], notes: Sequence[str]) -> None:
+    """Print plans in costs."""
+    out, mdp = console(), read.mdp
+    line(
+        out, f"{read.name}: {mdp.n_states} states, {mdp.n_actions} actions, {mdp.horizon} steps" + _gamma(mdp.discount)
+    )
+    table = table_of(
+        ["tau", "least value", "best is", "CVaR of the cost\n(worst tau)", "mean cost", "least\nmean cost"]
+    )
+    for row in result["results"]:
+        best = _span(row["lower"], row["upper"])
+        cells = (row["tau"], row["value"], best, row["cvar"], row["mean"], row["risk_neutral"]["mean"])
+        add_row(table, *map(number, cells))
+    out.print(table)
+    _notes(out, notes)
+    line(out, f"{result['seconds']:.3g} s")
+
+
 def efficient(points: Sequence[dict[str, float]]) -> None:
     """Print an efficient frontier."""
     table = table_of(["CVaR", "best mean", "at most", "price of a unit\nof CVaR"])

@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs.built_in.continuous import ContinuousLowRank, continuous_lowrank
 from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.locks import risky_lock
+from tailrank.envs.built_in.lowrank_lock import lowrank_lock
 from tailrank.envs.built_in.random_lowrank import random_lowrank
 from tailrank.envs.built_in.rich_lock import RichLock, rich_lock
 from tailrank.envs.built_in.small import decoy, risky_shortcut
@@ -24,8 +26,10 @@ ENVIRONMENTS: dict[str, Callable[..., Episodic]] = {
 }
 
 
-SIMULATORS: dict[str, Callable[..., RichLock]] = {
+SIMULATORS: dict[str, Callable[..., RichLock | ContinuousLowRank]] = {
     "rich-lock": rich_lock,
+    "continuous-lowrank": continuous_lowrank,
+    "lowrank-lock": lowrank_lock,
     "tailrank/RichLock-v0": rich_lock,
     "tailrank/RiskyLock-v0": rich_lock,
 }
@@ -43,7 +47,7 @@ def make_episodic(name: str, **settings: object) -> Episodic:
     return _build(ENVIRONMENTS, name, settings)
 
 
-def make_simulator(name: str, **settings: object) -> RichLock:
+def make_simulator(name: str, **settings: object) -> RichLock | ContinuousLowRank:
     """The simulator with this name and these settings.
 
     >>> make_simulator("rich-lock", horizon=10).n_features

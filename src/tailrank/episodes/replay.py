@@ -1,4 +1,4 @@
-"""What a learner has seen of a simulator: whole episodes, as features, actions and rewards in units.
+"""What a learner has seen of a simulator: whole episodes, as features, actions and rewards, as they are and in units.
 
 Episodes may end before H; `lengths` says after how many steps. Arrays grow by doubling, so that adding an
 episode costs what the episode costs.
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass
 class Replay:
-    """n episodes: features [n, H, m] (float32, what was seen before each action), actions and units [n, H]."""
+    """n episodes: features [n, H, m] (float32, what was seen before each action), actions, units and rewards [n, H]."""
 
     horizon: int
     n_features: int
@@ -21,6 +21,7 @@ class Replay:
     _features: np.ndarray = field(init=False, repr=False)
     _actions: np.ndarray = field(init=False, repr=False)
     _units: np.ndarray = field(init=False, repr=False)
+    _rewards: np.ndarray = field(init=False, repr=False)
     _lengths: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -28,13 +29,21 @@ class Replay:
         self._features = np.zeros((0, H, m), dtype=np.float32)
         self._actions = np.zeros((0, H), dtype=np.int32)
         self._units = np.zeros((0, H), dtype=np.int32)
+        self._rewards = np.zeros((0, H))
         self._lengths = np.zeros(0, dtype=np.int64)
 
-    def add(self, features: np.ndarray, actions: np.ndarray, units: np.ndarray, lengths: np.ndarray) -> None:
-        """Append episodes: features [k, H, m], actions [k, H], units [k, H], lengths [k]."""
+    def add(
+        self,
+        features: np.ndarray,
+        actions: np.ndarray,
+        units: np.ndarray,
+        lengths: np.ndarray,
+        rewards: np.ndarray | None = None,
+    ) -> None:
+        """Append episodes: features [k, H, m], actions, units and rewards [k, H] (default: the units), lengths [k]."""
         k, room = len(lengths), len(self._lengths)
         if self.n + k > room:
-            for name in ("_features", "_actions", "_units", "_lengths"):
+            for name in ("_features", "_actions", "_units", "_rewards", "_lengths"):
                 old = getattr(self, name)
                 new = np.zeros((max(self.n + k, 2 * room), *old.shape[1:]), dtype=old.dtype)
                 new[: self.n] = old[: self.n]
@@ -42,6 +51,7 @@ class Replay:
         here = slice(self.n, self.n + k)
         self._features[here], self._actions[here] = features, actions
         self._units[here], self._lengths[here] = units, lengths
+        self._rewards[here] = units if rewards is None else rewards
         self.n += k
 
     @property
@@ -58,6 +68,11 @@ class Replay:
     def units(self) -> np.ndarray:
         """Rewards in units of the grid, [n, H]."""
         return self._units[: self.n]
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """Rewards as they were, 0 after the end of an episode, [n, H]."""
+        return self._rewards[: self.n]
 
     @property
     def lengths(self) -> np.ndarray:

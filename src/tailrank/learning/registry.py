@@ -43,7 +43,7 @@ COUNTABLE: dict[str, str] = {
 """Learners where states can be counted."""
 
 SIMULATED: dict[str, str] = {
-    "ela": "tailrank.learning.observed.ela:ObservedELA",
+    "ela": "tailrank.learning.lowrank.ela:LowRankELA",
     "ella": "tailrank.learning.observed.ella:ObservedELLA",
     "policy-gradient": f"{_OBSERVATIONS}.policy_gradient:PolicyGradient",
     "qr-dqn": f"{_OBSERVATIONS}.qr_dqn:QrDqn",

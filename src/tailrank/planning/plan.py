@@ -24,13 +24,22 @@ Status = Literal["exact", "bracketed"]
 class Reference:
     """The risk-neutral policy, for comparison: its mean and its CVaR at the plan's tau.
 
-    evaluate: computes its return law, when that is first asked for.
+    find: gives the policy and its mean, evaluate: its return law; each when it is first asked for.
     """
 
-    policy: Policy
-    mean: float
+    find: Callable[[], tuple[Policy, float]]
     tau: float
     evaluate: Callable[[], Evaluation]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        return self.find()[0]
+
+    @property
+    def mean(self) -> float:
+        """Its mean, the best of any policy."""
+        return self.find()[1]
 
     @cached_property
     def evaluation(self) -> Evaluation:

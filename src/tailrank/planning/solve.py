@@ -215,7 +215,7 @@ def _plan(
         value=evaluation.cvar(tau),
         lower=bounds[0],
         upper=bounds[1],
-        risk_neutral=Reference(problem.mean_policy, problem.mean, tau, neutral),
+        risk_neutral=Reference(lambda: (problem.mean_policy, problem.mean), tau, neutral),
         compute_law=partial(_same, evaluation),
         budget_curve=curve,
         status=status,

@@ -75,6 +75,11 @@ class ObservationPolicy:
         """m: how many features of an observation the decoder looks at."""
         return self.decoder.n_features
 
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.moves.shape[2])
+
     def _step(self, h: int) -> int:
         return 0 if len(self.base) == 1 else h
 

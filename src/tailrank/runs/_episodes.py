@@ -13,7 +13,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
 
-NAMES = ("features", "actions", "units", "lengths")
+NAMES = ("features", "actions", "units", "lengths", "rewards")
 
 
 def write(folder: Path, replay: Replay, since: int) -> None:
@@ -46,12 +46,14 @@ def read(folder: Path, simulator: Simulator, n: int) -> Replay:
 
 def _fit(arrays: dict[str, np.ndarray], simulator: Simulator) -> bool:
     """Whether these are episodes of the simulator, at least one."""
-    features, actions, units, lengths = (arrays[name] for name in NAMES)
+    features, actions, units, lengths, rewards = (arrays[name] for name in NAMES)
     n, H = len(features) if features.ndim else 0, simulator.horizon
-    shapes = features.shape == (n, H, simulator.n_features) and actions.shape == units.shape == (n, H)
+    shapes = features.shape == (n, H, simulator.n_features) and actions.shape == units.shape == rewards.shape == (n, H)
     if n == 0 or not shapes or lengths.shape != (n,):
         return False
-    if features.dtype.kind != "f" or any(x.dtype.kind not in "iu" for x in (actions, units, lengths)):
+    if features.dtype.kind != "f" or rewards.dtype != np.float64 or not np.isfinite(rewards).all():
+        return False
+    if any(x.dtype.kind not in "iu" for x in (actions, units, lengths)):
         return False
     played = actions.min() >= 0 and actions.max() < simulator.n_actions
     return bool(played and lengths.min() >= 1 and lengths.max() <= H and np.isfinite(features).all())

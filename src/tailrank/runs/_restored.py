@@ -19,6 +19,7 @@ from tailrank.envs.protocols import Simulator
 from tailrank.models.counts import SparseCounts, TransitionCounts
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.policies.decoders.registry import decoder_from
+from tailrank.policies.outcomes import ARRAYS as NETWORK
 
 SPARSE = ("pair.", "after.", "count.")
 """Beginnings of the names of arrays whose size depends on what was seen."""
@@ -122,6 +123,45 @@ def check_observed(arrays: Arrays, env: Simulator) -> None:
             check_arrays(arrays_below(arrays, f"support.{h}."), described, f"support.{h}.", K=K)
             if steps * K * A * (K + 1) > MOST_MOVES:
                 raise InputError(f"sizes: {K} latents are too many for a filter")
+
+
+def check_lowrank(arrays: Arrays, env: Simulator) -> None:
+    """Raise unless these can be the arrays of a learner that may have a low-rank model (see `LowRankState`)."""
+    check_observed(arrays, env)
+    mine = arrays_below(arrays, "lowrank.")
+    _check_one(mine, "counters", "whole [3] >= 0, < 2147483648")
+    if not mine["counters"][2]:
+        return
+    sizes = {"H": env.horizon, "A": env.n_actions, "m": env.n_features}
+    size = check_arrays(arrays_below(mine, "network."), NETWORK, "network.", **sizes)
+    own = {
+        "hidden": "float32 [k, v]",
+        "bias": "float32 [v]",
+        "heads": f"float32 [1+k+v, {size['T'] * env.n_actions}, K]",
+        "reward_heads": f"float32 [1+k+v, {size['T'] * env.n_actions}, L]",
+        "tilt": "float32 [K, L]",
+    }
+    check_arrays(arrays_below(mine, "member."), own, "member.", **size)
+    _check_one(mine, "setting", "float64 [4] >= 0")
+    kinds = int(mine["setting"][0])
+    described = {
+        "means": f"float64 [P, {kinds}, {size['k']}]",
+        "whiteners": f"float64 [P, {kinds}, {size['k']}, {size['k']}]",
+        "rewards": "float64 [n]",
+        "laws": f"whole [{size['L']}] > 0",
+        "spacing": "float64 [2] >= 0",
+        "fit": "float64 [3]",
+        "first": f"float64 [*, {env.n_features}]",
+    }
+    parts = len(mine["means"])
+    found = check_arrays({name: mine[name] for name in described}, described)
+    if parts not in (1, env.horizon - 1) or int(mine["laws"].sum()) != found["n"] or not mine["spacing"][0] > 0:
+        raise InputError("lowrank.means, laws: must fit the steps and the rewards")
+    if not 0 < kinds <= size["K"]:
+        raise InputError(f"lowrank.setting: rank = {kinds}, the network has {size['K']} kinds")
+    for i in range(parts):
+        both = {"states": f"float64 [N, {env.n_features}]", "weights": f"float64 [{kinds}, N] >= 0"}
+        check_arrays({name: mine[f"{name}.{i}"] for name in both}, both, f"lowrank.{i}.")
 
 
 def _describe_like(fresh: np.ndarray, name: str) -> str:

@@ -245,7 +245,8 @@ def _with_defaults(config: RunConfig) -> dict[str, Any]:
     if not config.simulated or config.algorithm not in ("ela", "ella"):
         return given
     share = given.get("share", config.environment.name not in SIMULATORS)
-    return {"share": share, "rank": "auto" if share else 3, "bonus": "visits" if share else "elliptical"} | given
+    free = share or given.get("model") == "lowrank"
+    return {"share": share, "rank": "auto" if free else 3, "bonus": "visits" if share else "elliptical"} | given
 
 
 def _check_settings(config: RunConfig, given: Mapping[str, Any], shown: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from tailrank._system.atomic import write_bytes
 from tailrank.checks import whole
 from tailrank.episodes.streams import Streams
 from tailrank.learning.judge import ExactJudge, FreshJudge
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.doubts import doubts
 from tailrank.learning.observed.state import ObservedState
 from tailrank.learning.output import Iterates, OutputRule
@@ -24,7 +25,7 @@ from tailrank.learning.protocol import COUNTABLE, ReturnedPolicy
 from tailrank.learning.train import iterate
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
-from tailrank.runs._restored import check_finite, check_observed, restoring
+from tailrank.runs._restored import check_finite, check_lowrank, check_observed, restoring
 from tailrank.runs.build import digest_of, environment
 from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files import storage
@@ -105,12 +106,11 @@ class Job:
                 self.iterates.restore(arrays)
         elif learner.keeps_episodes:
             with restoring():
-                check_observed(arrays, env)
+                (check_lowrank if "lowrank.counters" in arrays else check_observed)(arrays, env)
             replay = shards.read(out, env, int(arrays["episodes"][0]))
             self.saved = replay.n
             with restoring():
-                state = ObservedState.from_arrays(arrays, replay)
-            self.state = learner.resumed(state, env)
+                self.state = learner.resumed(learner.state_from(arrays, replay), env)
         else:
             with restoring():
                 rows = whole(arrays["job.k"][0], "job.k", least=0)
@@ -207,10 +207,10 @@ class Job:
     def _doubt(self, judged: dict[str, Any]) -> None:
         """Note what should make a reader doubt the result, where a model was learned from observations."""
         state = self.state
-        if not isinstance(state, ObservedState):
+        if not isinstance(state, ObservedState | LowRankState):
             return
-        grid, rng = state.grid, self.streams.planner(self.k, 1)
-        self.found.append(f"rewards: {grid.source}, {grid.top + 1} values from {grid.low:g} in steps of {grid.unit:g}")
+        rng = self.streams.planner(self.k, 1)
+        self.found.append(state.rewards_said)
         self.found += doubts(self.learner, state, self.env, (judged["cvar_low"], judged["cvar_high"]), rng)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding.mixture import fill_mixture, fit_mixture
-from tailrank.learning.decoding.settings import DecoderSettings
+from tailrank.learning.decoding.settings import CHOSEN, DecoderSettings
 from tailrank.learning.decoding.table import fit_table
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.policies.decoders.base import Decoder, decode
@@ -76,7 +76,7 @@ class Discriminative(DecoderSettings):
         if self.model == "table":
             return judge.fitted(fit_table(replay), "table")
         best = self._mixture(replay, judge, rng, warm if isinstance(warm, MixtureDecoder) else None)
-        if self.model == "mixture":
+        if self.model in ("mixture", *CHOSEN):
             return best
         return self._network(replay, n_actions, judge, best, rng, warm)
 
@@ -164,6 +164,12 @@ class _Judge:
         counts = LatentCounts(1 if self.shared else self.replay.horizon, K, self.n_actions, self.top)
         counts.add(train.h, train.z, train.a, train.after, train.units)
         return outcome_log_likelihood(counts, train, test, prior)
+
+
+def judged(decoder: Decoder, replay: Replay, n_actions: int, top: int, shared: bool, test: np.ndarray) -> np.ndarray:
+    """log P(x', r | x, a) / P(x') of the transitions of the episodes `test`, [n], by what the others show."""
+    judge = _Judge(replay, n_actions, top, shared, test)
+    return judge.scores[id(judge.fitted(decoder, ""))]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
 
-MODELS = ("mixture", "linear", "neural", "table")
+CHOSEN = ("auto", "lowrank")
+"""A mixture or a low-rank model, as likelihood says; always a low-rank one (`learning/lowrank/ela.py`)."""
+MODELS = (*CHOSEN, "mixture", "linear", "neural", "table")
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,7 @@ class DecoderSettings(Checked):
     rank: int | str = setting(
         3, kind=int, words=("auto",), metavar="D|auto", help="Rank of the model (the most latents of a step)."
     )
-    model: str = setting(
-        "mixture", words=MODELS, metavar="|".join(MODELS), help="What is fitted; the last four see observations."
-    )
+    model: str = setting("auto", words=MODELS, metavar="|".join(MODELS), help="What is fitted to observations.")
     shared: bool = setting(False, kind=bool, name="share", help="Pool the data of all steps.")
     width: int = setting(64, kind=int, help="Units of a layer.")
     layers: int = setting(1, kind=int, help="Layers.")

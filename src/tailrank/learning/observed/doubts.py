@@ -1,16 +1,19 @@
 """What should make a reader doubt a policy that was learned from observations.
 
 Two signs of a model that is not the simulator's: what it promises is not what fresh episodes give, and the transitions
-that were seen need a rank far above the model's.
+that were seen need a rank far above the model's (where it was not chosen by likelihood).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from tailrank.envs.protocols import Simulator
 from tailrank.learning.decoding.choose import label
 from tailrank.learning.decoding.rank import numerical_rank
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.state import ObservedState
 
@@ -19,17 +22,21 @@ FAR = 2
 
 
 def doubts(
-    learner: ObservedELA,
-    state: ObservedState,
+    learner: Any,
+    state: Any,
     simulator: Simulator,
     interval: tuple[float, float],
     rng: np.random.Generator,
 ) -> list[str]:
-    """One line for each reason to doubt. interval: of the policy's CVaR in fresh episodes."""
+    """One line for each reason to doubt what an `ObservedELA` or a `LowRankELA` learned.
+
+    interval: of the policy's CVaR in fresh episodes.
+    """
     found = []
-    if not state.fitted.converged:
+    if isinstance(state, LowRankState) and state.fit is None:
+        learner, state = learner.block, state.block
+    if not state.converged:
         found.append("the decoder's training did not converge")
-    needed, rank = ranks(learner, state, simulator.n_actions, rng)
     promised, (low, high) = learner.promise(state, simulator), interval
     error = 2 * learner.promise_error(state, simulator, rng)
     if not low - error <= promised <= high + error:
@@ -42,6 +49,9 @@ def doubts(
             found.append(f"too little data: {gap}; of what was tried so rarely no more than {sure:.4g} is certain")
         else:
             found.append(f"misspecified: {gap}; observations may not be of low rank, or the rank may be too small")
+    if isinstance(state, LowRankState):
+        return found
+    needed, rank = ranks(learner, state, simulator.n_actions, rng)
     if needed > FAR * rank:
         of = (
             f"{rank} was asked for; a table learns every row by itself" if _table(learner) else f"the model's is {rank}"

@@ -13,6 +13,7 @@ rewards that must be explored as well) the bonus counts visits of the pair itsel
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,7 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
 from tailrank.policies.decoders.base import posterior
+from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -86,7 +88,7 @@ class ObservedInfo:
 class Output:
     """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
 
-    policy: ObservationPolicy
+    policy: ObservationPolicy | LowRankPolicy
     prior: float
     caution: float
     scores: tuple[float, ...] = ()
@@ -134,10 +136,14 @@ class ObservedELA(SimulatorLearner, Observing):
         if not output.scores:
             why = "the last model's plan without bonus"
         returned = f"greedy, prior {output.prior:g}, caution {output.caution:g}"
-        about = {"output_episodes": output.episodes, "model": state.fitted.chosen}
+        about = {"output_episodes": output.episodes, "model": state.chosen}
         return ReturnedPolicy(
             output.policy, returned, why if output.scores else "the last model's plan without bonus", about
         )
+
+    def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
+        """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
+        return ObservedState.from_arrays(arrays, replay)
 
     def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> ObservedState:
         """Cannot be: the episodes are stored elsewhere (see `resumed`)."""
@@ -145,21 +151,26 @@ class ObservedELA(SimulatorLearner, Observing):
 
     def init(self, simulator: Simulator, streams: Streams) -> ObservedState:
         """The pilot: its rewards set the grid, its observations the first decoder (iteration 0)."""
+        *_, state = self.pilots(simulator, streams)
+        return state
+
+    def pilots(self, simulator: Simulator, streams: Streams) -> Iterator[ObservedState]:
+        """States after a pilot of growing length; the last is one whose decoder sees what actions change."""
         seeds = streams.train_seeds(0, self.longest_pilot)
         parts: list[Observed] = []
         state, n = None, 0
-        while state is None or (n < seeds.size and self._blind(state, streams)):
+        while state is None or (n < seeds.size and self.blind(state, streams)):
             uniform = UniformPolicy(simulator.n_actions, simulator.horizon, streams.environment(0, n))
             parts.append(play_simulator(uniform, simulator, seeds[n : n + self.pilot], keep_features=True))
             rewards, lengths = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rewards", "lengths"))
             grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
             replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
             for played in parts:
-                _remember(replay, grid, played, simulator.name)
+                remember(replay, grid, played, simulator.name)
             state = self._fit(replay, grid, simulator, streams, 0, None)
-        return state
+            yield state
 
-    def _blind(self, state: ObservedState, streams: Streams) -> bool:
+    def blind(self, state: ObservedState, streams: Streams) -> bool:
         """Whether the decoder sees nothing that actions change: a plan could not explore then."""
         if state.replay.horizon == 1:  # nothing follows
             return False
@@ -172,7 +183,7 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
-        _remember(state.replay, state.grid, played, simulator.name)
+        remember(state.replay, state.grid, played, simulator.name)
         refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
         if refit:  # line 11
             state = self._fit(state.replay, state.grid, simulator, streams, k, state)
@@ -227,6 +238,10 @@ class ObservedELA(SimulatorLearner, Observing):
         plan, _ = self._plan(state, simulator, None)
         return replace(state, policy=replace(state.policy, plan=plan))
 
+    def refitted(self, state: ObservedState, simulator: Simulator, streams: Streams) -> ObservedState:
+        """The state with its model fitted to all episodes, and a plan."""
+        return self.resumed(self._fit(state.replay, state.grid, simulator, streams, state.k, state), simulator)
+
     def _fit(
         self,
         replay: Replay,
@@ -280,6 +295,8 @@ class ObservedELA(SimulatorLearner, Observing):
             last = H - 1 if counts.steps == H else 1
             norms = alpha * _norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
             bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
+        if self.bonus == "none":
+            bonus[:] = 0.0
         plan = self._planned(state, H, bonus * state.grid.top)  # lines 15-16
         present = _present(state.policy.base)
         here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
@@ -317,7 +334,8 @@ class ObservedELA(SimulatorLearner, Observing):
         )
 
 
-def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
+def remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
+    """Add played episodes to the replay."""
     if played.features is None:
         raise InputError("features: were not kept")
     replay.add(
@@ -325,6 +343,7 @@ def _remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> 
         np.maximum(played.actions, 0),
         grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
         played.lengths,
+        played.rewards,
     )
 
 

@@ -8,6 +8,9 @@ from tailrank import checks
 from tailrank._system.settings import Checked, setting
 from tailrank.checks import InputError
 
+BONUSES = ("elliptical", "visits", "none")
+"""On phi, on visits of a pair, or none: to see what the bonus does."""
+
 
 def _range(value: object, name: str) -> tuple[float, float]:
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -19,9 +22,7 @@ def _range(value: object, name: str) -> tuple[float, float]:
 class Observing(Checked):
     """What is played between two plans, what the bonus measures, and the grid of learned rewards."""
 
-    bonus: str = setting(
-        "elliptical", words=("elliptical", "visits"), metavar="elliptical|visits", help="What the bonus measures."
-    )
+    bonus: str = setting("elliptical", words=BONUSES, metavar="|".join(BONUSES), help="What the bonus measures.")
     pilot: int = setting(20, kind=int, metavar="N", help="Random episodes before the first plan.")
     batch: int = setting(1, kind=int, metavar="B", help="Episodes between two plans.")
     growth: float = setting(

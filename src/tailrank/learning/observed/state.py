@@ -42,6 +42,22 @@ class ObservedState:
         return self.replay.n
 
     @property
+    def converged(self) -> bool:
+        """Whether the last fit was."""
+        return self.fitted.converged
+
+    @property
+    def chosen(self) -> str:
+        """The model, in words."""
+        return self.fitted.chosen
+
+    @property
+    def rewards_said(self) -> str:
+        """How rewards are seen, in words."""
+        grid = self.grid
+        return f"rewards: {grid.source}, {grid.top + 1} values from {grid.low:g} in steps of {grid.unit:g}"
+
+    @property
     def steps(self) -> int:
         """Steps played."""
         return int(self.replay.lengths.sum())

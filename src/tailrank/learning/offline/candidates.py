@@ -21,7 +21,7 @@ CAUTION = (0.05, 0.1, 0.2, 0.4, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class CautiousPlan:
     """A plan: what it saves for sure, its start budget, its bound, and its CVaR if the counts were the truth."""
 
     tables: SavedTables
@@ -40,11 +40,11 @@ def boldest_above(
     tau: float,
     cautions: tuple[float, ...] = CAUTION,
     watch: Callable[[int], None] | None = None,
-) -> Candidate:
+) -> CautiousPlan:
     """The boldest plan whose bound is above `asked`, else the boldest. counted: the same counts as if they were
     true.
     """
-    first: Candidate | None = None
+    first: CautiousPlan | None = None
     for caution in cautions:
         made = plan_pessimistic(shrunk(model, caution), allowed, usual, watch)
         tables = made if caution == 1.0 else judge(model, made.actions)
@@ -52,7 +52,7 @@ def boldest_above(
         # A plan begins with the budget that is best where it was made, or where it is judged.
         for budget in dict.fromkeys(best_budget(model, shortfall_of(one), tau)[0] for one in (made, tables)):
             lower, promise = (value_of(model, curve, budget, tau) for curve in (short, likely))
-            found = Candidate(tables, budget, lower, promise, caution)
+            found = CautiousPlan(tables, budget, lower, promise, caution)
             if lower > asked:
                 return found
             first = first or found

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.learning.offline import counts as counting
-from tailrank.learning.offline.candidates import Candidate
+from tailrank.learning.offline.candidates import CautiousPlan
 from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
 from tailrank.planning.pessimistic.reach import reach
@@ -58,7 +58,12 @@ def usual_actions(log: EpisodeLog) -> np.ndarray:
 
 
 def coverage_of(
-    log: EpisodeLog, counts: counting.LogCounts, model: RecordedModel, plan: Candidate, tau: float, delta: float | None
+    log: EpisodeLog,
+    counts: counting.LogCounts,
+    model: RecordedModel,
+    plan: CautiousPlan,
+    tau: float,
+    delta: float | None,
 ) -> tuple[Coverage, dict[str, Any]]:
     """What the log covers and the diagnostics of the plan; delta: of bounds for other numbers of
     episodes, None for none."""

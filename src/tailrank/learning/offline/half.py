@@ -9,7 +9,7 @@ import numpy as np
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import Candidate, boldest_above, value_of
+from tailrank.learning.offline.candidates import CautiousPlan, boldest_above, value_of
 from tailrank.learning.offline.importance import weigh
 from tailrank.planning.pessimistic.induction import judge, policy_of, shortfall_of
 from tailrank.planning.pessimistic.model import RecordedModel
@@ -22,7 +22,7 @@ FEWEST = 20
 class HalfPlan:
     """A plan with the best of its bounds, the judging half's model and counts, and all bounds by name."""
 
-    plan: Candidate
+    plan: CautiousPlan
     model: RecordedModel
     counts: counting.LogCounts
     bounds: dict[str, float]
@@ -70,7 +70,7 @@ def half_plan(log: EpisodeLog, task: HalfTask, rng: np.random.Generator) -> Half
         found = weigh(policy, judging, tau, delta=share, ends=ends, thresholds=thresholds, discount=discount)
         bounds["half, by importance weights"] = found.lower
     promise = value_of(model, shortfall_of(judge(counting.plain(counts), actions)), budget, tau)
-    return HalfPlan(Candidate(tables, budget, max(bounds.values()), promise, made.caution), model, counts, bounds)
+    return HalfPlan(CautiousPlan(tables, budget, max(bounds.values()), promise, made.caution), model, counts, bounds)
 
 
 def _rounding_down(budgets: Budgets, choosing: EpisodeLog, judging: EpisodeLog) -> Budgets:

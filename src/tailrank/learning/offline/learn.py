@@ -28,7 +28,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import CAUTION, Candidate, boldest_above
+from tailrank.learning.offline.candidates import CAUTION, CautiousPlan, boldest_above
 from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
@@ -250,7 +250,7 @@ def learn_logs(
 @dataclass(frozen=True, eq=False)
 class _Chosen:
     name: str
-    plan: Candidate
+    plan: CautiousPlan
     model: RecordedModel
     counts: counting.LogCounts
 

@@ -45,25 +45,54 @@ PRODUCTS_A_SECOND = 3e8
 class SolveContext:
     """An MDP with what every pass over it shares."""
 
-    mdp: FiniteMDP
-    met: np.ndarray
-    mean_policy: MarkovPolicy
-    neutral: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    original: FiniteMDP
     undominated: bool = True
 
     @classmethod
     def of(cls, mdp: FiniteMDP, undominated: bool = True) -> SolveContext:
-        """Reachable states, the risk-neutral policy with its means, and the range of returns, for `mdp`."""
-        mdp = mdp.merged()
-        policy, values = risk_neutral(mdp)
-        low, high = induction.return_ranges(mdp)
-        return cls(mdp, induction.reachable(mdp), policy, values, low, high, undominated)
+        """The context of `mdp`; what is asked for is computed then, once."""
+        return cls(mdp, undominated)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The MDP with equal rows added up."""
+        return self.original.merged()
+
+    @cached_property
+    def met(self) -> np.ndarray:
+        """Whether a state can be met at a step, [H + 1, S]."""
+        return induction.reachable(self.mdp)
+
+    @cached_property
+    def _risk_neutral(self) -> tuple[MarkovPolicy, np.ndarray]:
+        return risk_neutral(self.mdp)
+
+    @property
+    def mean_policy(self) -> MarkovPolicy:
+        """The policy with the best mean."""
+        return self._risk_neutral[0]
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """The best means from every step and state on, [H + 1, S]."""
+        return self._risk_neutral[1]
+
+    @cached_property
+    def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
+        return induction.return_ranges(self.mdp)
+
+    @property
+    def low(self) -> np.ndarray:
+        """The least that can be earned from each step and state on, [H + 1, S]; `high` the most."""
+        return self._ranges[0]
+
+    @property
+    def high(self) -> np.ndarray:  # noqa: D102
+        return self._ranges[1]
 
     @property
     def mean(self) -> float:
-        """The best mean; `neutral` [H + 1, S] has it from every step and state on."""
+        """The best mean."""
         return float(self.mdp.start @ self.neutral[0])
 
     @property

@@ -36,7 +36,7 @@ def kept_steps(horizon: int) -> np.ndarray:
     """Steps left 0..H - 1 whose tables are kept: dense near the end, thinner before.
 
     >>> kept_steps(25).tolist()
-    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 21, 24]
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 23, 24]
     """
     steps = list(range(min(DENSE + 1, horizon)))
     while steps[-1] < horizon - 1:

@@ -38,18 +38,19 @@ def entropic_backup(begin, end, n_actions, ptr, next_state, prob, reward, beta, 
                 continue
             low, high = np.inf, -np.inf
             for k in range(np.uintp(ptr[pair]), np.uintp(ptr[pair + 1])):
-                x = reward[k] + values_next[np.uintp(next_state[k])]
-                low, high = min(low, x), max(high, x)
+                if prob[k] > 0.0:
+                    x = reward[k] + values_next[np.uintp(next_state[k])]
+                    low, high = min(low, x), max(high, x)
             total = 0.0
             if beta * (high - low) < 1.0:
                 for k in range(np.uintp(ptr[pair]), np.uintp(ptr[pair + 1])):
                     x = reward[k] + values_next[np.uintp(next_state[k])]
-                    total += prob[k] * np.expm1(-beta * (x - low))
+                    total += prob[k] * np.expm1(-beta * max(x - low, 0.0))
                 q[a] = low - np.log1p(total) / beta
             else:
                 for k in range(np.uintp(ptr[pair]), np.uintp(ptr[pair + 1])):
                     x = reward[k] + values_next[np.uintp(next_state[k])]
-                    total += prob[k] * np.exp(-beta * (x - low))
+                    total += prob[k] * np.exp(-beta * max(x - low, 0.0))
                 q[a] = low - np.log(total) / beta
             best = max(best, q[a])
         values[s] = best

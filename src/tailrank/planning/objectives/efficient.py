@@ -60,7 +60,7 @@ def efficient_frontier(
     >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
     >>> found = efficient_frontier(FiniteMDP.from_rows(*zip(*rows), horizon=1), 0.2, points=3)
     >>> found.cvar.tolist(), found.mean.round(9).tolist()
-    ([1.0, -0.25, -1.5], [1.0, 1.15, 1.3])
+    ([1.0, -0.25, -1.5], [1.0, 1.125, 1.3])
     """
     engine = exact_engine(mdp, seconds=seconds)
     trade = TradeOff(engine, checks.tail_level(tau))

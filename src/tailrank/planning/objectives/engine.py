@@ -1,4 +1,4 @@
-"""The engine behind risk measures (`risk.measures.base.Engine`): inductions on one grid of budgets.
+"""The engine behind risk measures (`risk.measures.base.BudgetEngine`): inductions on one grid of budgets.
 
 On a grid where all rewards lie every answer is exact. On one with rewards rounded up every answer is an upper bound:
 returns are `lift` larger than on the grid, which covers what rounding to the nearest float may take off.
@@ -23,7 +23,7 @@ from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.markov import entropic, worst_case
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Terminal
+from tailrank.risk.measures.base import BestPolicy, Terminal
 
 SNAP = 1e-9
 """A budget this close to the grid, in units, lies on it."""
@@ -66,19 +66,19 @@ class MarkovEngine:
     limits: Limits
     span: float
 
-    def exponential(self, beta: float) -> Answer:
-        """See `risk.measures.base.Engine.exponential`."""
-        policy, value = entropic(self.problem.mdp, beta, self.problem.low, self.problem.high)
-        return Answer(policy, value, value)
+    def exponential(self, beta: float) -> BestPolicy:
+        """See `risk.measures.base.BudgetEngine.exponential`."""
+        policy, value = entropic(self.problem.original, beta)
+        return BestPolicy(policy, value, value)
 
-    def mean(self) -> Answer:
-        """See `risk.measures.base.Engine.mean`."""
-        return Answer(self.problem.mean_policy, self.problem.mean, self.problem.mean)
+    def mean(self) -> BestPolicy:
+        """See `risk.measures.base.BudgetEngine.mean`."""
+        return BestPolicy(self.problem.mean_policy, self.problem.mean, self.problem.mean)
 
-    def worst(self) -> Answer:
-        """See `risk.measures.base.Engine.worst`."""
-        policy, value = worst_case(self.problem.mdp)
-        return Answer(policy, value, value)
+    def worst(self) -> BestPolicy:
+        """See `risk.measures.base.BudgetEngine.worst`."""
+        policy, value = worst_case(self.problem.original)
+        return BestPolicy(policy, value, value)
 
     def allowed(self, value: float) -> float:
         """Half of what a bracket may be wide: the other half is for rounding. span: of the values of the measure."""
@@ -124,7 +124,7 @@ class GridEngine(MarkovEngine):
         return float(self.grid.value(index)) + self.lift
 
     def table(self, terminal: Terminal, first: float, last: float | None = None) -> ValueTable:
-        """See `risk.measures.base.Engine.table`."""
+        """See `risk.measures.base.BudgetEngine.table`."""
         unit, mdp = float(self.grid.unit), self.problem.mdp
         offset = float(self.grid.offset) + self.lift
         begin, off = self._nearest(first, offset)
@@ -157,7 +157,7 @@ class GridEngine(MarkovEngine):
         return index, 0.0 if abs(off) <= near else off
 
     def tails(self, weight: float = 0.0) -> ShortfallTable:
-        """See `risk.measures.base.Engine.tails`."""
+        """See `risk.measures.base.BudgetEngine.tails`."""
         mdp, mean_actions = self.problem.mdp, self.problem.mean_policy.actions
         job = InductionRequest(mdp, self.grid, self._narrow, keep_actions=True, neutral=self.problem.neutral)
         require_memory(job, self.limits.bytes)
@@ -181,5 +181,5 @@ class GridEngine(MarkovEngine):
         return np.stack([scale * mean_rewards(mdp, self.grid, h) for h in range(mdp.horizon)])
 
     def law(self, policy: Policy) -> ReturnLaw:
-        """See `risk.measures.base.Engine.law`."""
+        """See `risk.measures.base.BudgetEngine.law`."""
         return return_law(policy, self.problem.mdp, self.grid).law

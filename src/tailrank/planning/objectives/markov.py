@@ -37,16 +37,11 @@ def worst_case(mdp: FiniteMDP) -> tuple[MarkovPolicy, float]:
     return MarkovPolicy(actions), float(values[mdp.start > 0].min())
 
 
-def entropic(mdp: FiniteMDP, beta: float, low: np.ndarray, high: np.ndarray) -> tuple[MarkovPolicy, float]:
-    """The policy with the best entropic value, and that value.
-
-    low, high [H + 1, S]: the range of what can be earned from each step and state on.
-    """
-    starts = mdp.start > 0
-    spread = float(high[0][starts].max() - low[0][starts].min())
-    widest = float((high.max(axis=1) - low.min(axis=1)).max()) + float(np.ptp(mdp.reward))
-    if MODERATE[0] <= beta * spread and beta * widest <= MODERATE[1]:
-        return _by_moments(mdp, beta, low, high)
+def entropic(mdp: FiniteMDP, beta: float) -> tuple[MarkovPolicy, float]:
+    """The policy with the best entropic value, and that value."""
+    starts, (low, high) = mdp.start > 0, reward_sums(mdp)
+    if MODERATE[0] <= beta * (high[0] - low[0]) <= MODERATE[1]:
+        return _by_moments(mdp, beta, 0.5 * (low + high))
     from tailrank.planning.objectives import _kernels
 
     values, actions = np.zeros(mdp.n_states), np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)
@@ -59,38 +54,33 @@ def entropic(mdp: FiniteMDP, beta: float, low: np.ndarray, high: np.ndarray) -> 
     return MarkovPolicy(actions), entropic_value(ReturnLaw.of(values[starts], mdp.start[starts]), beta)
 
 
-def _by_moments(mdp: FiniteMDP, beta: float, low: np.ndarray, high: np.ndarray) -> tuple[MarkovPolicy, float]:
+def reward_sums(mdp: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of the least and of the largest reward of every step from each on, [H + 1]: no return lies beyond."""
+    low, high = np.zeros(mdp.horizon + 1), np.zeros(mdp.horizon + 1)
+    ends = {b: (float(r.min()), float(r.max())) for b in range(mdp.n_blocks) for r in [mdp.rows(b)[3]]}
+    for h in reversed(range(mdp.horizon)):
+        least, most = ends[h if mdp.n_blocks > 1 else 0]
+        low[h], high[h] = low[h + 1] + least * mdp.discount**h, high[h + 1] + most * mdp.discount**h
+    return low, high
+
+
+def _by_moments(mdp: FiniteMDP, beta: float, middle: np.ndarray) -> tuple[MarkovPolicy, float]:
     """`entropic` on moments: one exponential a reward, then sums of products.
 
-    Moments are counted from the middle of what state s can still earn: U exp(beta middle), so that none overflows.
+    Moments are counted from `middle` [H + 1], the middle of what can still be earned: U exp(beta middle).
     """
     from tailrank.planning.objectives import _kernels
 
-    middle = 0.5 * (low + high)
-    once = mdp.same_every_step
     moments, actions = np.ones(mdp.n_states), np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)
-    usual = float(mdp.reward.min()) if once else 0.0
-    fixed = mdp.prob * np.exp(-beta * (mdp.reward - usual)) if once else None
+    weight: np.ndarray | None = None
     for h in reversed(range(mdp.horizon)):
         ptr, after, prob, _ = mdp.rows(h)
         now = np.empty_like(moments)
-        if fixed is not None:
-            # weight exp(-beta (middle' - centre)) is absorbed by the moments of the next step
-            shift = float(middle[h + 1].mean())
-            scaled = moments * np.exp(-beta * (middle[h + 1] - shift))
-            arguments = (mdp.n_actions, ptr, after, fixed, TIE, scaled, now, actions[h])
-            over_states(_kernels.weighted_backup, arguments, mdp.rows_of_states(h))
-            now *= np.exp(beta * (middle[h] - shift - usual))
-        else:
-            weight = prob * np.exp(-beta * (mdp.scaled_rewards(h) + middle[h + 1][after] - _owners(mdp, h, middle[h])))
-            arguments = (mdp.n_actions, ptr, after, weight, TIE, moments, now, actions[h])
-            over_states(_kernels.weighted_backup, arguments, mdp.rows_of_states(h))
+        if weight is None or not mdp.same_every_step:
+            weight = prob * np.exp(-beta * (mdp.scaled_rewards(h) - (middle[h] - middle[h + 1])))
+        arguments = (mdp.n_actions, ptr, after, weight, TIE, moments, now, actions[h])
+        over_states(_kernels.weighted_backup, arguments, mdp.rows_of_states(h))
         moments = now
     starts = mdp.start > 0
-    values = middle[0][starts] - np.log(moments[starts]) / beta
+    values = middle[0] - np.log(moments[starts]) / beta
     return MarkovPolicy(actions), entropic_value(ReturnLaw.of(values, mdp.start[starts]), beta)
-
-
-def _owners(mdp: FiniteMDP, h: int, of_states: np.ndarray) -> np.ndarray:
-    """What the state of each row of step h has in `of_states` [S], [n]."""
-    return np.repeat(of_states, mdp.rows_of_states(h))

@@ -23,10 +23,11 @@ from tailrank.planning.exact.bracket import FIRST_CELLS, PRODUCTS_A_SECOND, Solv
 from tailrank.planning.exact.limits import Limits, OutOfTime, unlimited
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.objectives.engine import GridEngine, MarkovEngine
+from tailrank.planning.objectives.markov import reward_sums
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Measure
+from tailrank.risk.measures.base import BestPolicy, Measure
 
 NEGLIGIBLE = 1e-10
 """A bracket this narrow, relative to the range of values, is rounding."""
@@ -82,14 +83,19 @@ def plan_for(
 
 
 def value_span(problem: SolveContext, measure: Measure) -> float:
-    """How far apart the measure of the largest and of the least return are."""
+    """How far apart the measure of the largest and of the least return are; for measures without budgets, at most."""
+    if not measure.budgets:
+        low, high = (float(x[0]) for x in reward_sums(problem.original))
+        return high - low
     starts = problem.mdp.start > 0
     low, high = float(problem.low[0][starts].min()), float(problem.high[0][starts].max())
     return measure.of([high]) - measure.of([low])
 
 
 def _reference(problem: SolveContext, tau: float, grid: BudgetGrid | None) -> Reference:
-    return Reference(problem.mean_policy, problem.mean, tau, partial(_law_of, problem, problem.mean_policy, grid))
+    return Reference(
+        lambda: (problem.mean_policy, problem.mean), tau, lambda: _law_of(problem, problem.mean_policy, grid)
+    )
 
 
 def _same(evaluation: Evaluation) -> Evaluation:
@@ -176,7 +182,7 @@ def _pass(
     up, nearest = problem.grid(spacing, "up"), problem.grid(spacing, "nearest")
     lift = ROUNDING_SLACK * (up.horizon + 1) * spacing + problem.rounding
     above = measure.plan(GridEngine(problem, limits, span, up, lift, check))
-    answer: Answer = measure.plan(GridEngine(problem, limits, span, nearest, 0.0, check))
+    answer: BestPolicy = measure.plan(GridEngine(problem, limits, span, nearest, 0.0, check))
     evaluation = return_law(answer.policy, problem.mdp, nearest)
     law = evaluation.law
     if not evaluation.exact:

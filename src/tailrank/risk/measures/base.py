@@ -4,9 +4,9 @@ A measure says what a return R is worth (larger is better). It is **monotone**: 
 as much. That is what makes brackets certain: rewards rounded up bound the best value from above, a policy's own return,
 moved down by what rounding may hide, bounds it from below.
 
-`Measure.plan` says how the search for the best policy reduces to an `Engine`, which carries one idea: with the terminal
-reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for all
-starting budgets b at once. Measures that need no budget (entropic, mean, worst case) are backups of their own.
+`Measure.plan` says how the search for the best policy reduces to a `BudgetEngine`, which carries one idea: with the
+terminal reward f(b) and the budget b' = b - reward, one backward induction gives max over policies of E f(b - R) for
+all starting budgets b at once. Measures that need no budget (entropic, mean, worst case) are backups of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Terminal = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Answer:
+class BestPolicy:
     """A policy of the engine, what it is worth there at least, and what no policy exceeds there.
 
     budget: the starting budget, where there is one.
@@ -78,7 +78,7 @@ class TailTable(Protocol):
         ...
 
 
-class Engine(Protocol):
+class BudgetEngine(Protocol):
     """Best policies of one MDP."""
 
     @property
@@ -106,15 +106,15 @@ class Engine(Protocol):
         """The induction on shortfalls, less `weight` times the mean, from all budgets."""
         ...
 
-    def exponential(self, beta: float) -> Answer:
+    def exponential(self, beta: float) -> BestPolicy:
         """The best -log E exp(-beta R) / beta."""
         ...
 
-    def mean(self) -> Answer:
+    def mean(self) -> BestPolicy:
         """The best E R."""
         ...
 
-    def worst(self) -> Answer:
+    def worst(self) -> BestPolicy:
         """The largest return that can be had for certain."""
         ...
 
@@ -141,7 +141,7 @@ class Measure(ABC):
         """The measure of a law."""
 
     @abstractmethod
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The best policy of the engine."""
 
     def of(self, values: object, probs: object = None) -> float:
@@ -179,7 +179,7 @@ class Certainty(Measure):
         """The largest -u'' away from kinks at 0. Where it is zero, a best budget is an attainable return."""
         return 0.0
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """b + max over policies of E u(R - b) at all attainable b, and between them where u bends.
 
         On an interval of width w between two budgets, b + E u(R - b) of any policy lies at most bend w^2 / 8 above the
@@ -192,7 +192,7 @@ class Certainty(Measure):
         table = engine.table(left, engine.low, engine.high)
         objective = table.budgets + table.values
         i = int(np.argmax(objective))
-        best = Answer(table.policy(i), float(objective[i]), float(objective[i]), float(table.budgets[i]))
+        best = BestPolicy(table.policy(i), float(objective[i]), float(objective[i]), float(table.budgets[i]))
         if self.bend() == 0.0 or table.budgets.size == 1:
             return best
         ends = list(zip(table.budgets[:-1], table.budgets[1:], objective[:-1], objective[1:], strict=True))
@@ -200,11 +200,11 @@ class Certainty(Measure):
             bounds = [max(u, v) + self.bend() * (b - a) ** 2 / 8 for a, b, u, v in ends]
             upper = max(best.value, *bounds)
             if upper - best.value <= engine.allowed(best.value) or not engine.may_go_on():
-                return Answer(best.policy, best.value, upper, best.budget)
+                return BestPolicy(best.policy, best.value, upper, best.budget)
             a, b, u, v = ends.pop(int(np.argmax(bounds)))
             middle = 0.5 * (a + b)
             single = engine.table(left, middle)
             w = middle + float(single.values[0])
             if w > best.value:
-                best = Answer(single.policy(0), w, w, middle)
+                best = BestPolicy(single.policy(0), w, w, middle)
             ends += [(a, middle, u, w), (middle, b, w, v)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw, best_budget
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class CVaR(Measure):
         """The mean of the worst tau-fraction of a law."""
         return law.cvar(self.tau)
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """One induction on shortfalls; of the best budgets one with the best mean."""
         table = engine.tails()
         i = best_budget(table.budgets, table.shortfall, self.tau, table.means)
         value = float(table.budgets[i] - table.shortfall[i] / self.tau)
-        return Answer(table.policy(i), value, value, float(table.budgets[i]))
+        return BestPolicy(table.policy(i), value, value, float(table.budgets[i]))
 
 
 def tail_objective(budgets: np.ndarray, shortfall: np.ndarray, tau: float) -> np.ndarray:

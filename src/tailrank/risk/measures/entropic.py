@@ -15,7 +15,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Entropic(Measure):
         """-log E exp(-beta X) / beta."""
         return entropic_value(law, self.beta)
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The log-sum-exp backup."""
         return engine.exponential(self.beta)
 

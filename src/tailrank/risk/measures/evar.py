@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.entropic import entropic_value
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -53,7 +53,7 @@ class EVaR(Measure):
 
         return max(worst, _golden(objective, 0.0, 2.0 * spread / -math.log(self.tau))[1])
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Entropic plans at many beta; the best of them, and a bound over all beta."""
         worst, mean = engine.worst(), engine.mean()
         if self.tau == 1.0:
@@ -67,7 +67,7 @@ class EVaR(Measure):
                 plan = engine.exponential(1.0 / t)
                 known[t] = plan.value
                 if plan.value - slope * t > best.value:
-                    best = Answer(plan.policy, plan.value - slope * t, plan.value - slope * t)
+                    best = BestPolicy(plan.policy, plan.value - slope * t, plan.value - slope * t)
             return known[t]
 
         # Beyond, even the best mean is worth less than the worst case is.
@@ -84,7 +84,7 @@ class EVaR(Measure):
             k = max(range(len(bounds)), key=bounds.__getitem__)
             upper = max(best.value, bounds[k])
             if upper - best.value <= engine.allowed(best.value) or not engine.may_go_on():
-                return Answer(best.policy, best.value, upper)
+                return BestPolicy(best.policy, best.value, upper)
             middle = 0.5 * (ends[k] + ends[k + 1])
             solve(middle)
             ends.insert(k + 1, middle)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 CUTS = 60
 
@@ -48,7 +48,7 @@ class Expectile(Measure):
         slope = self.alpha * (1.0 - mass[i]) + (1.0 - self.alpha) * mass[i]
         return float(x[i] + (gains[i] - losses[i]) / slope)
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """All attainable returns at once, then the crossing between two of them."""
 
         def left(b: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class Expectile(Measure):
         i = int(np.flatnonzero(table.values >= -1e-13 * (engine.high - engine.low))[-1])
         policy, a, at_a = table.policy(i), float(table.budgets[i]), max(float(table.values[i]), 0.0)
         if i + 1 == table.budgets.size or at_a == 0.0:
-            return Answer(policy, a, a, a)
+            return BestPolicy(policy, a, a, a)
         # Between attainable returns the function is convex with slopes between -alpha and alpha - 1.
         slopes = sorted((self.alpha, 1.0 - self.alpha))
         b, at_b = float(table.budgets[i + 1]), float(table.values[i + 1])
@@ -75,4 +75,4 @@ class Expectile(Measure):
             if at_b >= 0.0:
                 policy, a, at_a = engine.table(left, b).policy(0), b, at_b
                 break
-        return Answer(policy, a, max(a, b), a)
+        return BestPolicy(policy, a, max(a, b), a)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.cvar import tail_objective
 
 
@@ -37,7 +37,7 @@ class MeanCVaR(Measure):
         """weight E X + (1 - weight) CVaR_tau(X)."""
         return self.weight * law.mean + (1.0 - self.weight) * law.cvar(self.tau)
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """One induction on shortfalls and means, then the best budget."""
         if self.weight == 1.0:
             return engine.mean()
@@ -45,4 +45,4 @@ class MeanCVaR(Measure):
         tail = tail_objective(table.budgets, table.shortfall, self.tau)
         objective = self.weight * table.means + (1.0 - self.weight) * tail
         i = int(np.argmax(objective))
-        return Answer(table.policy(i), float(objective[i]), float(objective[i]), float(table.budgets[i]))
+        return BestPolicy(table.policy(i), float(objective[i]), float(objective[i]), float(table.budgets[i]))

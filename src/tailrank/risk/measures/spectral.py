@@ -21,7 +21,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.cvar import tail_objective
 
 Box = tuple[tuple[int, int], ...]
@@ -52,7 +52,7 @@ class Spectral(Measure):
         """The weighted sum of CVaRs."""
         return float(sum(w * law.cvar(tau) for tau, w in self.levels))
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Alternate between policy and budgets, then branch and bound."""
         taus, weights = (np.array(x) for x in zip(*self.levels, strict=True))
         table = engine.tails()
@@ -69,7 +69,9 @@ class Spectral(Measure):
             spans.append((int(alive[0]), int(alive[-1])))
         return self._bound(engine, taus, weights, budgets, tuple(spans), best, rest)
 
-    def _value(self, engine: Engine, taus: Any, weights: Any, low: np.ndarray, high: np.ndarray) -> tuple[float, Any]:
+    def _value(
+        self, engine: BudgetEngine, taus: Any, weights: Any, low: np.ndarray, high: np.ndarray
+    ) -> tuple[float, Any]:
         """The bound for budgets low..high [K], which is a policy's value where they agree, and that policy."""
 
         def left(b: np.ndarray) -> np.ndarray:
@@ -79,9 +81,11 @@ class Spectral(Measure):
         table = engine.table(left, 0.0)
         return float(weights @ high + table.values[0]), table
 
-    def _alternate(self, engine: Engine, taus: Any, weights: Any, budgets: np.ndarray, policies: list[Any]) -> Answer:
+    def _alternate(
+        self, engine: BudgetEngine, taus: Any, weights: Any, budgets: np.ndarray, policies: list[Any]
+    ) -> BestPolicy:
         """From each policy: its own quantiles as budgets, the best policy for these, and again while it pays."""
-        best: Answer | None = None
+        best: BestPolicy | None = None
         for policy in policies:
             value = -np.inf
             while True:
@@ -92,20 +96,27 @@ class Spectral(Measure):
                     break
                 value, policy = found, table.policy(0)
                 if best is None or value > best.value:
-                    best = Answer(policy, value, value)
+                    best = BestPolicy(policy, value, value)
         if best is None:
             raise RuntimeError("no tail has a policy")
         return best
 
     def _bound(
-        self, engine: Engine, taus: Any, weights: Any, budgets: np.ndarray, spans: Box, best: Answer, rest: float
-    ) -> Answer:
+        self,
+        engine: BudgetEngine,
+        taus: Any,
+        weights: Any,
+        budgets: np.ndarray,
+        spans: Box,
+        best: BestPolicy,
+        rest: float,
+    ) -> BestPolicy:
         """Branch and bound over boxes of budget positions."""
         heap: list[tuple[float, Box]] = [(-rest, spans)]
         while heap:
             upper = -heap[0][0]
             if upper <= best.value + engine.allowed(best.value) or not engine.may_go_on():
-                return Answer(best.policy, best.value, max(upper, best.value))
+                return BestPolicy(best.policy, best.value, max(upper, best.value))
             _, box = heapq.heappop(heap)
             k = max(range(len(box)), key=lambda j: weights[j] * (budgets[box[j][1]] - budgets[box[j][0]]))
             first, last = box[k]
@@ -117,7 +128,7 @@ class Spectral(Measure):
                 bound, table = self._value(engine, taus, weights, low, high)
                 if (low == high).all():
                     if bound > best.value:
-                        best = Answer(table.policy(0), bound, bound)
+                        best = BestPolicy(table.policy(0), bound, bound)
                 elif bound > best.value:
                     heapq.heappush(heap, (-min(bound, upper), part))
         return best

@@ -9,7 +9,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 NEAR = 16 * np.finfo(np.float64).eps
 """How far below the target a return may be, relative to it, and still reach it: 0.3 reaches 0.1 + 0.2.
@@ -35,11 +35,11 @@ class Target(Measure):
         near = min(NEAR * abs(self.at), 0.5 * float(np.diff(law.values).min(initial=np.inf)))
         return min(1.0, float(law.probs[law.values >= self.at - near].sum()))
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Terminal reward 1 where the budget is used up, from the budget `at`."""
         table = engine.table(reached, self.at)
         value = min(1.0, float(table.values[0]))
-        return Answer(table.policy(0), value, value, self.at)
+        return BestPolicy(table.policy(0), value, value, self.at)
 
 
 def reached(budget: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Utility(Measure):
         """E U(X)."""
         return float(law.probs @ self.utility(law.values))
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Terminal reward U(-b), from the budget 0: what is left is minus what was earned."""
         table = engine.table(lambda b: self.utility(-b), 0.0)
         value = float(table.values[0])
-        return Answer(table.policy(0), value, value, 0.0)
+        return BestPolicy(table.policy(0), value, value, 0.0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.risk.law import LEVEL_TOLERANCE, ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.target import reached
 
 
@@ -37,9 +37,9 @@ class VaR(Measure):
         below = np.concatenate([[0.0], law.cumulative[:-1]])
         return float(law.values[np.flatnonzero(below <= self.tau + LEVEL_TOLERANCE)[-1]])
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The largest target whose best probability is at least 1 - tau."""
         table = engine.table(reached, engine.low, engine.high)
         i = int(np.flatnonzero(table.values >= 1.0 - self.tau - LEVEL_TOLERANCE)[-1])
         value = float(table.budgets[i])
-        return Answer(table.policy(i), value, value, value)
+        return BestPolicy(table.policy(i), value, value, value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tailrank.risk.law import ReturnLaw
-from tailrank.risk.measures.base import Answer, Engine, Measure
+from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,6 @@ class WorstCase(Measure):
         """The least value."""
         return float(law.values[0])
 
-    def plan(self, engine: Engine) -> Answer:
+    def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The induction on the minimum over outcomes."""
         return engine.worst()

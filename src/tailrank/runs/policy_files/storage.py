@@ -25,13 +25,14 @@ from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
+from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
-from tailrank.runs.policy_files import budgeted, features, observed, tables
+from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
 SCHEMA = 1
 
@@ -50,6 +51,7 @@ KINDS = {
     "markov": PolicyKind(MarkovPolicy, tables.to_parts, tables.markov_policy),
     "level": PolicyKind(LevelPolicy, tables.to_parts, tables.level_policy),
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
+    "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
@@ -109,8 +111,8 @@ class Stored(Result):
             return Predictor(self.policy)
         known = Actions.from_json(actions) if isinstance(actions, dict) else None
         found = Encoder.from_json(encoder)
-        if isinstance(self.policy, ObservationPolicy):
-            m, A = self.policy.n_features, self.policy.moves.shape[2]
+        if isinstance(self.policy, ObservationPolicy | LowRankPolicy):
+            m, A = self.policy.n_features, self.policy.n_actions
             if found.n_features != m:
                 raise InputError(f"encoder: makes {found.n_features} features, the policy looks at {m}")
             if known is not None and known.n != A:

@@ -1,0 +1,1 @@
+"""The maximum-likelihood oracle for low-rank models of observations, and ELA on it."""

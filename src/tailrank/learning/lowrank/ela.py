@@ -1,0 +1,227 @@
+"""ELA on observations with the model chosen by likelihood: a block decoder, or a low-rank model.
+
+The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
+(log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
+Where the block decoder is in charge every iteration is that of `ObservedELA`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from tailrank._system.settings import fixed
+from tailrank.checks import InputError
+from tailrank.envs.protocols import Simulator
+from tailrank.episodes.replay import Replay
+from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import judged
+from tailrank.learning.decoding.settings import CHOSEN
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.state import LowRankState
+from tailrank.learning.lowrank.transitions import HELD
+from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
+from tailrank.learning.observed.state import ObservedState
+from tailrank.policies.lowrank import LowRankPolicy
+
+AGAIN = 1.5
+"""The models are compared when there are this many times as many episodes as at the last comparison."""
+REFIT = 1.5
+"""The low-rank model is fitted again when there are this many times as many episodes."""
+CLEAR = 3.0
+"""Standard errors by which the low-rank model must win: it is tried many times."""
+SHARE = 0.1
+"""Episodes between two plans of a low-rank model, as a share of all so far."""
+
+
+@dataclass(frozen=True)
+class LowRankELA(ObservedELA):
+    """ELA (Algorithm 1) on observations.
+
+    Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
+    second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    """
+
+    lowrank: LowRankOracle = fixed(LowRankOracle())
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there may be a low-rank model."""
+        return self.oracle.model in CHOSEN
+
+    @property
+    def always(self) -> bool:
+        """Whether the low-rank model is in charge whatever the likelihood says."""
+        return self.oracle.model == "lowrank"
+
+    @property
+    def block(self) -> ObservedELA:
+        """The learner with the simpler model and the same settings."""
+        values = {f.name: getattr(self, f.name) for f in fields(ObservedELA)}
+        return ObservedELA(**values | {"oracle": replace(self.oracle, model="mixture", rank=self._block_rank)})
+
+    @property
+    def _block_rank(self) -> int | str:
+        return "auto" if self.oracle.shared else 3 if self.oracle.rank == "auto" else self.oracle.rank
+
+    @property
+    def _oracle(self) -> LowRankOracle:
+        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+
+    def init(self, simulator: Simulator, streams: Streams) -> Any:
+        """The pilot, which goes on until one of the models sees what actions do."""
+        if not self.chooses:
+            return super().init(simulator, streams)
+        state, compared = None, 0
+        for block in self.block.pilots(simulator, streams):
+            if state is None or block.episodes >= 2 * compared:
+                state, compared = self._compared(block, simulator, streams, None), block.episodes
+                if state.fit is not None:
+                    return state
+        return LowRankState(block, block.policy, compared=compared)
+
+    def step(self, state: Any, simulator: Simulator, streams: Streams) -> tuple[Any, ObservedInfo]:
+        """One iteration."""
+        if not isinstance(state, LowRankState):
+            return super().step(state, simulator, streams)
+        if state.fit is None:
+            block, info = self.block.step(state.block, simulator, streams)
+            state = replace(state, block=block, policy=block.policy)
+            if info.refitted and state.episodes >= AGAIN * state.compared:
+                state = self._compared(block, simulator, streams, state)
+            return state, info
+        k = state.k + 1
+        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
+        played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
+        remember(state.block.replay, state.block.grid, played, simulator.name)
+        state = replace(state, block=replace(state.block, k=k))
+        refit = state.episodes >= REFIT * state.fitted_at
+        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
+            block = self.block.refitted(state.block, simulator, streams)
+            state = self._compared(block, simulator, streams, state)
+        elif refit:
+            state = self._fitted(state, simulator, streams)
+        elif state.fit is not None:
+            fit = self._oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
+            state = replace(state, fit=fit)
+        if state.fit is not None:
+            state = self._replanned(state, simulator)
+        return state, self._info(state, played, refit)
+
+    def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
+        """The policy that the model in charge believes to be best, without bonus."""
+        if not isinstance(state, LowRankState):
+            return super().greedy(state, simulator, prior, caution)
+        if state.fit is None:
+            return self.block.greedy(state.block, simulator)
+        return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
+
+    def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
+        """The CVaR that the model in charge promises of its greedy plan."""
+        if not isinstance(state, LowRankState):
+            return super().promise(state, simulator, caution)
+        policy = self.greedy(state, simulator)
+        if isinstance(policy, LowRankPolicy):
+            return policy.plan.objective
+        return self.block.promise(state.block, simulator)
+
+    def output(self, state: Any, simulator: Simulator, streams: Streams, episodes: int) -> Output:
+        """The policy to use: see `ObservedELA.output`. A low-rank model is fitted to all episodes and has one plan."""
+        if not isinstance(state, LowRankState):
+            return super().output(state, simulator, streams, episodes)
+        if state.fit is None:
+            return self.block.output(state.block, simulator, streams, episodes)
+        return Output(self.greedy(self._fitted(state, simulator, streams), simulator), 0.0, 0.0)
+
+    def promise_error(self, state: Any, simulator: Simulator, rng: np.random.Generator, draws: int = 20) -> float:
+        """Standard error of the promise: what as many episodes of the policy as were played would tell of its CVaR."""
+        if not isinstance(state, LowRankState):
+            return super().promise_error(state, simulator, rng, draws)
+        if state.fit is None:
+            return self.block.promise_error(state.block, simulator, rng)
+        plan, returns = (
+            policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan,
+            state.replay.rewards.sum(axis=1),
+        )
+        short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
+        return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
+
+    def cautious_promise(self, state: Any, simulator: Simulator) -> float:
+        """The CVaR that is still promised with caution; a low-rank model knows none."""
+        if not isinstance(state, LowRankState):
+            return super().cautious_promise(state, simulator)
+        if state.fit is None:
+            return self.block.cautious_promise(state.block, simulator)
+        return self.promise(state, simulator)
+
+    def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
+        """The state in a checkpoint with its episodes; its plan is still to be made."""
+        return LowRankState.from_arrays(arrays, replay) if self.chooses else super().state_from(arrays, replay)
+
+    def resumed(self, state: Any, simulator: Simulator) -> Any:
+        """A state from a checkpoint, with its plan, which follows from it."""
+        if not isinstance(state, LowRankState):
+            return super().resumed(state, simulator)
+        if state.fit is not None:
+            return self._replanned(state, simulator)
+        block = self.block.resumed(state.block, simulator)
+        return replace(state, block=block, policy=block.policy)
+
+    def _compared(
+        self, block: ObservedState, simulator: Simulator, streams: Streams, last: LowRankState | None
+    ) -> LowRankState:
+        """Fit a low-rank model, and put in charge whichever explains the held-out episodes."""
+        n = block.episodes
+        before = None if last is None else last.fit
+        fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
+        if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
+            return LowRankState(block, block.policy, compared=n)
+        return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
+
+    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
+        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
+
+        charge: it is in charge already, and stays so unless it is worse beyond chance.
+        """
+        replay, shared = block.replay, self.oracle.shared
+        held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
+        old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
+        t, new = gains(fit, replay, n_actions, by_step=not shared)
+        keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
+        gain = new[keep] - old
+        return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
+
+    def _fitted(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
+        rng = streams.oracle(state.k, 1, state.episodes)
+        fit = self._oracle.fit(state.block.replay, simulator.n_actions, rng=rng, last=state.fit)
+        return self._supported(replace(state, fit=fit, fitted_at=state.episodes), streams)
+
+    def _supported(self, state: LowRankState, streams: Streams) -> LowRankState:
+        if state.fit is None:
+            return state
+        return replace(state, support=support_of(state.fit, state.block.replay, streams.planner(state.k, 1)))
+
+    def _replanned(self, state: LowRankState, simulator: Simulator) -> LowRankState:
+        if state.fit is None:
+            return state
+        exploration = None
+        if self.bonus != "none":
+            exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
+        policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
+        return replace(state, policy=policy)
+
+    def _support(self, state: LowRankState) -> ObservedSupport:
+        if state.support is None:
+            raise InputError("state: a low-rank model without its support")
+        return state.support
+
+    def _info(self, state: LowRankState, played: Observed, refit: bool) -> ObservedInfo:
+        plan = state.policy.plan
+        latents = 0 if state.fit is None else state.fit.setting.rank
+        held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
+        return ObservedInfo(played.returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)

@@ -1,0 +1,164 @@
+"""Training of phi: the gradient of the log likelihood in the weights of an `OutcomeNetwork`, and Adam.
+
+    log likelihood of (x, a, x', l) = log sum_k P(k | x, a) psi_k(x') P(l | k, x, a)
+
+With g_k the responsibility of kind k, the gradient in the logits of k is g_k - P(k | x, a), in those of the reward
+sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. All heads are computed in one
+product and those of the step and action that was played are picked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.policies.outcomes import OutcomeNetwork
+
+Weights = dict[str, np.ndarray]
+CHUNK = 4096
+"""Transitions whose logits are held at once."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Transitions [n]: places z [n, k], column of the head (t A + a), law of the reward l, and log psi_k [n, K]."""
+
+    z: np.ndarray
+    head: np.ndarray
+    law: np.ndarray
+    log_psi: np.ndarray
+
+    def some(self, rows: np.ndarray | slice) -> Outcomes:
+        """Those rows."""
+        return Outcomes(self.z[rows], self.head[rows], self.law[rows], self.log_psi[rows])
+
+
+def fresh(k: int, steps: int, A: int, K: int, L: int, width: int, rng: np.random.Generator) -> Weights:
+    """Weights before training: random hidden units, flat heads."""
+    F = 1 + k + width
+    return {
+        "hidden": rng.normal(size=(k, width)) / np.sqrt(k),
+        "bias": rng.uniform(-1.5, 1.5, size=width),
+        "heads": np.zeros((F, steps * A, K)),
+        "reward_heads": np.zeros((F, steps * A, L)),
+        "tilt": np.zeros((K, L)),
+    }
+
+
+def log_likelihoods(w: Weights, data: Outcomes) -> tuple[np.ndarray, np.ndarray]:
+    """Log likelihood [n] of each transition, and responsibilities [n, K]."""
+    parts = []
+    for i in range(0, max(len(data.z), 1), CHUNK):
+        parts.append(_slopes(w, _inner(w, data.z[i : i + CHUNK]), data.some(slice(i, i + CHUNK)), False)[:2])
+    return np.concatenate([value for value, _ in parts]), np.concatenate([share for _, share in parts])
+
+
+def gradient(w: Weights, data: Outcomes) -> tuple[float, Weights]:
+    """The mean log likelihood and its gradient."""
+    f = _inner(w, data.z)
+    value, _, to_kinds, to_rewards, to_tilt = _slopes(w, f, data, True)
+    n, k = len(value), data.z.shape[1]
+    to_kinds, to_rewards = to_kinds.reshape(n, -1), to_rewards.reshape(n, -1)
+    tanh = f[:, 1 + k :]
+    back = to_kinds @ _flat(w["heads"])[1 + k :].T + to_rewards @ _flat(w["reward_heads"])[1 + k :].T
+    back *= 1.0 - tanh**2
+    return float(value.mean()), {
+        "hidden": data.z.T @ back / n,
+        "bias": back.sum(axis=0) / n,
+        "heads": (f.T @ to_kinds).reshape(w["heads"].shape) / n,
+        "reward_heads": (f.T @ to_rewards).reshape(w["reward_heads"].shape) / n,
+        "tilt": to_tilt / n,
+    }
+
+
+def _inner(w: Weights, z: np.ndarray) -> np.ndarray:
+    """f [n, F]."""
+    return np.concatenate([np.ones((len(z), 1), z.dtype), z, np.tanh(z @ w["hidden"] + w["bias"])], axis=1)
+
+
+def _slopes(
+    w: Weights, f: np.ndarray, data: Outcomes, train: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Value [n], responsibilities [n, K], slopes of both logits [n, heads, .] and of the tilt, the last three empty
+    unless `train`."""
+    from tailrank.learning.lowrank import _kernels
+
+    n, kind = len(f), f.dtype
+    kinds = (f @ _flat(w["heads"])).reshape(n, *w["heads"].shape[1:])
+    rewards = (f @ _flat(w["reward_heads"])).reshape(n, *w["reward_heads"].shape[1:])
+    value, share = np.empty(n), np.empty((n, kinds.shape[2]))
+    to_kinds, to_rewards = (np.zeros(x.shape if train else (0, 0, 0), kind) for x in (kinds, rewards))
+    to_tilt = np.zeros(w["tilt"].shape if train else (0, 0), kind)
+    tilt, log_psi = (np.asarray(x, dtype=kind) for x in (w["tilt"], data.log_psi))
+    _kernels.slopes(kinds, rewards, tilt, log_psi, data.head, data.law, value, share, to_kinds, to_rewards, to_tilt)
+    return value, share, to_kinds, to_rewards, to_tilt
+
+
+@dataclass
+class DecayedAdam:
+    """Adam (Kingma and Ba 2015), going up, with decoupled weight decay on all but the biases."""
+
+    decay: float
+    moments: dict[str, tuple[np.ndarray, np.ndarray]]
+    t: int = 0
+
+    @classmethod
+    def of(cls, w: Weights, decay: float) -> DecayedAdam:
+        """For these weights."""
+        return cls(decay, {name: (np.zeros_like(x), np.zeros_like(x)) for name, x in w.items()})
+
+    def step(self, w: Weights, slopes: Weights, rate: float) -> None:
+        """One step, in place."""
+        self.t += 1
+        scale = rate * np.sqrt(1.0 - 0.999**self.t) / (1.0 - 0.9**self.t)
+        for name, x in w.items():
+            first, second = self.moments[name]
+            first += 0.1 * (slopes[name] - first)
+            second += 0.001 * (slopes[name] ** 2 - second)
+            x += (scale * first / (np.sqrt(second) + 1e-8)).astype(x.dtype)
+            if name != "bias":
+                x[1 if name in ("heads", "reward_heads") else 0 :] *= 1.0 - rate * self.decay
+
+
+def network_of(w: Weights, centre: np.ndarray, project: np.ndarray, A: int) -> OutcomeNetwork:
+    """The weights as a network that acts."""
+
+    def heads(x: np.ndarray) -> np.ndarray:
+        F, columns, K = x.shape
+        return np.ascontiguousarray(x.reshape(F, columns // A, A, K).transpose(1, 2, 0, 3), dtype=np.float64)
+
+    hidden, bias, tilt = (np.asarray(w[name], dtype=np.float64) for name in ("hidden", "bias", "tilt"))
+    return OutcomeNetwork(centre, project, hidden, bias, heads(w["heads"]), heads(w["reward_heads"]), tilt)
+
+
+def weights_of(net: OutcomeNetwork) -> Weights:
+    """The weights of a network that acts."""
+
+    def heads(x: np.ndarray) -> np.ndarray:
+        return x.transpose(2, 0, 1, 3).reshape(x.shape[2], -1, x.shape[3])
+
+    found = {"hidden": net.hidden, "bias": net.bias, "heads": heads(net.heads)}
+    found |= {"reward_heads": heads(net.reward_heads), "tilt": net.tilt}
+    return {name: np.array(x, dtype=np.float32, order="C") for name, x in found.items()}
+
+
+def mean_of(members: list[Weights]) -> Weights:
+    """One network whose logits are the mean of those of the members: hidden units side by side."""
+    E, k = len(members), len(members[0]["hidden"])
+
+    def heads(name: str) -> np.ndarray:
+        linear = sum(w[name][: 1 + k] for w in members)
+        return np.concatenate([linear, *(w[name][1 + k :] for w in members)]) / E
+
+    return {
+        "hidden": np.concatenate([w["hidden"] for w in members], axis=1),
+        "bias": np.concatenate([w["bias"] for w in members]),
+        "heads": heads("heads"),
+        "reward_heads": heads("reward_heads"),
+        "tilt": np.asarray(sum(w["tilt"] for w in members) / E),
+    }
+
+
+def _flat(heads: np.ndarray) -> np.ndarray:
+    return heads.reshape(len(heads), -1)

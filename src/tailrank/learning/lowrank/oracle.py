@@ -1,0 +1,373 @@
+"""The maximum-likelihood oracle of low-rank models: phi and psi that make the transitions most likely.
+
+    log likelihood = sum over transitions of log sum_k P(k | x, a) psi_k(x') P(r | k, x, a)
+
+phi is an `OutcomeNetwork`, psi are Gaussians (`gaussians.py`), and the two are untied. A fit alternates an epoch of
+minibatch gradient steps on phi, with a rate that falls to zero, and the M-step of EM on psi; of all epochs the one
+with the highest held-out likelihood is kept. The class has a few settings, chosen by held-out likelihood as well: the
+rank, how strongly weights are pulled to 0, and whether steps share heads and psi. The simpler one wins unless it is
+beaten by more than two standard errors. Settings are looked for again when the data has doubled; in between only the
+weights are fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.episodes.replay import Replay
+from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank.gaussians import Gaussians
+from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
+from tailrank.policies.outcomes import OutcomeNetwork
+
+RANKS = (2, 3, 4, 6, 8, 12, 16)
+DECAYS = (0.1, 0.3, 1.0)
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+UPDATES = 150
+"""Steps of an update between two fits."""
+NEVER = -1e4
+"""Log density of what cannot be."""
+QUICK = 5_000
+"""Transitions that a search for settings looks at, at most."""
+MOST_PLACES = 32
+"""Observations with more features are seen through so many principal components."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A class of models: rank K, weight decay, whether steps share their heads and their psi."""
+
+    rank: int
+    decay: float = DECAYS[0]
+    shared_heads: bool = True
+    shared_psi: bool = True
+
+
+@dataclass(frozen=True)
+class LowRankFit:
+    """phi, psi [1 or H - 1] (of the next observation), the laws of rewards, the setting and its held-out likelihood.
+
+    ends: whether the last kind of phi is the end of an episode. gains [h]: see `gains`. searched: episodes at the last
+    search for settings.
+    """
+
+    network: OutcomeNetwork
+    psi: tuple[Gaussians, ...]
+    rewards: RewardKinds
+    setting: Setting
+    ends: bool
+    held_out: float
+    searched: int
+    weights: dict[str, np.ndarray] = field(repr=False)
+
+    def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
+        return _log_psi(self.psi, h, self.network.places(after))
+
+
+@dataclass(frozen=True)
+class LowRankOracle:
+    """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
+
+    members: networks whose mean phi is, each trained without another fifth of the episodes.
+    """
+
+    rank: int | str = "auto"
+    shared: bool | None = None
+    width: int = 32
+    epochs: int = 20
+    rate: float = 0.01
+    batch: int = 256
+    members: int = 3
+
+    def __post_init__(self) -> None:
+        if self.rank != "auto":
+            checks.whole(self.rank, "rank")
+        for name in ("width", "epochs", "batch", "members"):
+            checks.whole(getattr(self, name), name)
+        checks.positive(self.rate, "rate")
+
+    def fit(
+        self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
+    ) -> LowRankFit:
+        """The best model for the episodes."""
+        data = _Data.of(replay, n_actions)
+        if last is None or replay.n >= 2 * last.searched:
+            setting, psi = self._search(data.some(QUICK, rng), last, rng)
+            searched = replay.n
+        else:
+            setting, psi, searched = last.setting, last.psi, last.searched
+        found = self._fitted(data, setting, rng, psi)
+        return replace(self._joined(data, found, rng), searched=searched)
+
+    def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
+        """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
+        data = _Data.of(replay, fit.network.n_actions, fit)
+        weights = network.weights_of(fit.network)
+        outcomes = data.outcomes(fit.setting, fit.psi)
+        adam = network.DecayedAdam.of(weights, fit.setting.decay)
+        for i in range(UPDATES):
+            rows = rng.integers(data.h.size, size=self.batch)
+            adam.step(weights, network.gradient(weights, outcomes.some(rows))[1], 0.3 * self.rate * (1.0 - i / UPDATES))
+        return replace(fit, network=network.network_of(weights, data.centre, data.project, data.n_actions))
+
+    def _search(
+        self, data: _Data, last: LowRankFit | None, rng: np.random.Generator
+    ) -> tuple[Setting, tuple[Gaussians, ...]]:
+        """The setting with the highest held-out likelihood, the simpler unless beaten."""
+        now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
+        if self.shared is not None:
+            now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
+        best, scores = self._tried(data, now, rng)
+        for options in self._options(now, last is None, data.horizon):
+            lost = 0
+            for other in options(best.setting):
+                found, score = self._tried(data, other, rng)
+                if _wins(score, scores, steps=found.setting.shared_heads < best.setting.shared_heads):
+                    best, scores, lost = found, score, 0
+                else:
+                    lost += 1
+                if lost == (2 if last is None else 1):
+                    break  # more does not pay
+        return best.setting, best.psi
+
+    def _options(self, now: Setting, first: bool, horizon: int) -> Iterator[Callable[[Setting], list[Setting]]]:
+        """Functions from the best setting so far to those to try next."""
+        if self.rank == "auto":
+            place = RANKS.index(now.rank)
+            yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
+            if not first and place:
+                yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
+        yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
+        if self.shared is None and horizon > 2:
+            yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
+            yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
+
+    def _tried(self, data: _Data, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
+        found = replace(self, epochs=self.epochs // 2)._fitted(data, setting, rng, None)
+        return found, data.log_likelihoods(found)[data.held]
+
+    def _fitted(
+        self, data: _Data, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
+    ) -> LowRankFit:
+        """phi and psi by turns: an epoch on phi, then the M-step on psi."""
+        train = np.flatnonzero(~data.held)
+        k = data.z.shape[1]
+        nu = 2.0 * k
+        parts = data.parts(setting.shared_psi, train)
+        pooled = np.cov(data.after[train[data.followed[train]]].T).reshape(k, k) / 2 + 1e-9 * np.eye(k)
+        psi = warm
+        if psi is None or len(psi) != len(parts):
+            psi = tuple(gaussians.begin(data.after[rows][:3000], setting.rank, nu, rng) for rows in parts)
+
+        def next_psi(share: np.ndarray) -> tuple[Gaussians, ...]:
+            mine = share[:, : setting.rank].astype(np.float64)
+            return tuple(gaussians.refit(data.after[rows], mine[rows], pooled, nu) for rows in parts)
+
+        best, weights, psi = self._trained(data, setting, data.held, psi, next_psi, rng)
+        acting = network.network_of(weights, data.centre, data.project, data.n_actions)
+        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+
+    def _joined(self, data: _Data, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
+        """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
+        found = [fit.weights]
+        for i in range(1, self.members):
+            held = data.episode % HELD == i
+            if held.any() and not held.all():
+                found.append(self._trained(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
+        acting = network.network_of(network.mean_of(found), data.centre, data.project, data.n_actions)
+        return replace(fit, network=acting)
+
+    def _trained(
+        self,
+        data: _Data,
+        setting: Setting,
+        held: np.ndarray,
+        psi: tuple[Gaussians, ...],
+        next_psi: Callable[[np.ndarray], tuple[Gaussians, ...]],
+        rng: np.random.Generator,
+    ) -> tuple[float, network.Weights, tuple[Gaussians, ...]]:
+        """The best held-out likelihood (a transition), and weights and psi of that epoch."""
+        train, k = np.flatnonzero(~held), data.z.shape[1]
+        steps = 1 if setting.shared_heads else data.horizon
+        K, L = setting.rank + int(data.ends), len(data.rewards.values)
+        weights = network.fresh(k, steps, data.n_actions, K, L, self.width, rng)
+        weights = {name: x.astype(np.float32) for name, x in weights.items()}
+        outcomes = data.outcomes(setting, psi)
+        adam = network.DecayedAdam.of(weights, setting.decay)
+        batches = -(-train.size // self.batch)
+        epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
+        best, kept = -np.inf, (weights, psi)
+        for epoch in range(epochs):
+            for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
+                _, slope = network.gradient(weights, outcomes.some(rows))
+                adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
+            value, share = network.log_likelihoods(weights, outcomes)
+            score = float(value[held].mean())
+            if score > best:
+                best, kept = score, ({name: x.copy() for name, x in weights.items()}, psi)
+            after = next_psi(share)
+            if after is not psi:
+                psi, outcomes = after, data.outcomes(setting, after)
+        return best, *kept
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Transitions [n] in places: z and after [n, k]; law: of the reward. centre [m], project [m, k]."""
+
+    episode: np.ndarray
+    z: np.ndarray
+    after: np.ndarray
+    h: np.ndarray
+    action: np.ndarray
+    law: np.ndarray
+    followed: np.ndarray
+    ended: np.ndarray
+    held: np.ndarray
+    centre: np.ndarray
+    project: np.ndarray
+    rewards: RewardKinds
+    n_actions: int
+    horizon: int
+    ends: bool
+
+    @classmethod
+    def of(cls, replay: Replay, n_actions: int, like: LowRankFit | None = None) -> _Data:
+        """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given."""
+        t = SeenTransitions.of(replay)
+        if like is None:
+            centre, project = _places(t.x)
+            rewards, law = reward_kinds(t.reward, replay.horizon)
+        else:
+            centre, project, rewards = like.network.centre, like.network.project, like.rewards
+            law = nearest_kind(rewards, t.reward)
+        held = t.held if t.held.any() and not t.held.all() else np.arange(t.h.size) % 2 == 0
+        return cls(
+            t.episode,
+            (t.x - centre) @ project,
+            (t.after - centre) @ project,
+            t.h,
+            t.action,
+            law,
+            t.followed,
+            t.ended,
+            held,
+            centre,
+            project,
+            rewards,
+            n_actions,
+            replay.horizon,
+            bool(t.ended.any()) if like is None else like.ends,
+        )
+
+    def some(self, most: int, rng: np.random.Generator) -> _Data:
+        """At most so many of the transitions."""
+        if self.h.size <= most:
+            return self
+        rows = np.sort(rng.choice(self.h.size, size=most, replace=False))
+        names = ("episode", "z", "after", "h", "action", "law", "followed", "ended", "held")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def parts(self, shared: bool, rows: np.ndarray) -> list[np.ndarray]:
+        """Rows that lead to an observation: all in one, or one part for each step but the last."""
+        rows = rows[self.followed[rows]]
+        return [rows] if shared else [rows[self.h[rows] == h] for h in range(self.horizon - 1)]
+
+    def log_psi(self, psi: tuple[Gaussians, ...]) -> np.ndarray:
+        """log psi_k of what came next [n, K], the end as the last kind if there is one; 0 where it is not known."""
+        found = _log_psi(psi, self.h, self.after)
+        if self.ends:
+            found = np.column_stack([found, np.full(len(found), NEVER)])
+            found[self.ended] = NEVER
+            found[self.ended, -1] = 0.0
+        found[~self.followed & ~(self.ended & self.ends)] = 0.0
+        return found
+
+    def outcomes(self, setting: Setting, psi: tuple[Gaussians, ...]) -> network.Outcomes:
+        """As the network sees them."""
+        head = self.action if setting.shared_heads else self.h * self.n_actions + self.action
+        return network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(psi).astype(np.float32))
+
+    def log_likelihoods(self, fit: LowRankFit) -> np.ndarray:
+        """Of each transition, [n]."""
+        return network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
+
+
+def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
+    """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
+
+    P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
+    """
+    t = SeenTransitions.of(replay)
+    data = _Data.of(replay, n_actions, fit)
+    net = network.network_of(fit.weights, data.centre, data.project, n_actions)
+    kinds = np.log(played_kinds(net, t) + 1e-300)
+    log_psi = data.log_psi(fit.psi)
+    group = data.h if by_step else np.zeros_like(data.h)
+    for g in np.unique(group):
+        rows = np.flatnonzero((group == g) & ~t.cut)
+        train = ~data.held[rows]
+        if rows.size == 0 or not train.any():
+            continue
+        base = np.log(np.exp(kinds[rows][train]).mean(axis=0) + 1e-12)
+        ratio = log_psi[rows] - _log_sum(log_psi[rows] + base)[:, None]
+        log_psi[rows] = ratio - np.log(np.exp(ratio[train]).mean(axis=0) + 1e-12)
+    outcomes = replace(data.outcomes(fit.setting, fit.psi), log_psi=log_psi.astype(np.float32))
+    return t, network.log_likelihoods(fit.weights, outcomes)[0]
+
+
+def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
+    """P(k | x, a) of the actions that were played, [n, K]."""
+    f = net.inner(net.places(t.x))
+    result = np.empty((t.h.size, net.sizes[0]))
+    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
+    order = np.argsort(step * net.n_actions + t.action, kind="stable")
+    ends = np.searchsorted((step * net.n_actions + t.action)[order], np.arange(len(net.heads) * net.n_actions + 1))
+    for i, (begin, end) in enumerate(pairwise(ends)):
+        rows = order[begin:end]
+        logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
+        result[rows] = odds / odds.sum(axis=1, keepdims=True)
+    return result
+
+
+def _places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """centre [m] and project [m, k]: standardised features, or their principal components where they are many."""
+    centre, spread = x.mean(axis=0), x.std(axis=0)
+    scale = 1.0 / np.where(spread > 1e-9 * (1.0 + np.abs(x).max(axis=0)), spread, 1.0)
+    if x.shape[1] <= MOST_PLACES:
+        return centre, np.diag(scale)
+    some = ((x - centre) * scale)[:: max(1, len(x) // 4000)]
+    values, vectors = np.linalg.eigh(np.cov(some.T))
+    top = np.argsort(values)[::-1][:MOST_PLACES]
+    return centre, scale[:, None] * vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))
+
+
+def _log_psi(psi: tuple[Gaussians, ...], h: np.ndarray, after: np.ndarray) -> np.ndarray:
+    if len(psi) == 1:
+        return psi[0].log_densities(after)
+    result = np.zeros((len(after), len(psi[0].means)))
+    for step, one in enumerate(psi):
+        rows = np.flatnonzero(h == step)
+        if rows.size:
+            result[rows] = one.log_densities(after[rows])
+    return result
+
+
+def _log_sum(joint: np.ndarray) -> np.ndarray:
+    top = joint.max(axis=1)
+    return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)))
+
+
+def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:
+    """Whether the new scores are higher; by more than two standard errors if the new model has heads for every step."""
+    gain = new - old
+    return bool(gain.mean() > (2.0 * float(gain.std()) / np.sqrt(gain.size) if steps else 0.0))

@@ -1,0 +1,102 @@
+"""From a fitted low-rank model to a policy: the support, the bonus and the plan on them.
+
+psi_k on the support: with n next observations x_i drawn from the mixture of all psi, w_ki is proportional to
+psi_k(x_i) / sum_k' p_k' psi_k'(x_i), where p is how often each kind occurs. At most `MOST_STATES` of them are taken,
+those that matter for a rare kind with higher probability and less weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.episodes.replay import Replay
+from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
+from tailrank.learning.lowrank.transitions import SeenTransitions
+from tailrank.learning.schedule import Schedule
+from tailrank.planning.observed.support import SupportStep, plan_support
+from tailrank.policies.lowrank import Exploration, LowRankPolicy
+
+MOST_STATES = 1000
+WATCHFUL = 0.1
+"""Weight of the second part of the bonus, on the scale where a step pays at most 1."""
+
+
+@dataclass(frozen=True)
+class ObservedSupport:
+    """States [1 or H - 1] of [N, m] that may follow a step, weights [K, N] of each psi_k; first states [n, m]."""
+
+    states: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
+    first: np.ndarray
+
+
+def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> ObservedSupport:
+    """The support of a fitted model in the episodes."""
+    t = SeenTransitions.of(replay)
+    rows = np.flatnonzero(t.followed)
+    kinds = played_kinds(fit.network, t)
+    states, weights = [], []
+    for part in [rows] if fit.setting.shared_psi else [rows[t.h[rows] == h] for h in range(replay.horizon - 1)]:
+        K = fit.setting.rank
+        log_psi = fit.log_psi(t.h[part], t.after[part])
+        base = kinds[part][:, :K].mean(axis=0)
+        blind = np.exp(log_psi - log_psi.max(axis=1, keepdims=True))
+        share = blind / np.maximum(blind @ base, 1e-300)[:, None]
+        weight = share / np.maximum(share.sum(axis=0), 1e-300)
+        if part.size > MOST_STATES:
+            chance = weight.mean(axis=1)
+            taken = rng.choice(part.size, size=MOST_STATES, p=chance / chance.sum())
+            weight = weight[taken] / chance[taken, None]
+            weight /= weight.sum(axis=0)
+            part = part[taken]
+        states.append(t.after[part])
+        weights.append(np.ascontiguousarray(weight.T))
+    first = replay.features[-300:, 0].astype(np.float64)
+    return ObservedSupport(tuple(states), tuple(weights), first)
+
+
+def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) -> Exploration:
+    """The bonus after k iterations, in the units of rewards."""
+    t, net, H = SeenTransitions.of(replay), fit.network, replay.horizon
+    steps, A, K = len(net.heads), net.n_actions, net.sizes[0]
+    kinds, places = played_kinds(net, t), net.places(t.x)
+    z = np.hstack([np.ones((len(places), 1)), places])
+    step = np.zeros_like(t.h) if steps == 1 else t.h
+    lam = schedule.lam(max(k, 1), H, K, 0.0)
+    sigma, tried = np.empty((steps, K, K)), np.empty((steps, A, z.shape[1], z.shape[1]))
+    for s in range(steps):
+        rows = step == s
+        sigma[s] = np.linalg.inv(kinds[rows].T @ kinds[rows] + max(lam, 1e-6) * np.eye(K))
+        for a in range(A):
+            these = z[rows & (t.action == a)]
+            tried[s, a] = np.linalg.inv(these.T @ these + np.eye(z.shape[1]))
+    span = fit.rewards.high - fit.rewards.low
+    alpha = schedule.alpha(max(k, 1), H, A, K, 0.0)
+    return Exploration(sigma, tried, alpha * span, WATCHFUL * span, schedule.cap_for(H) * span)
+
+
+def policy_for(
+    fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
+) -> LowRankPolicy:
+    """The policy that is best in the model, with the bonus of `exploration`."""
+    net = fit.network
+    shared = len(net.heads) == 1 and len(support.states) == 1
+    kept: dict[int, SupportStep] = {}
+
+    def at(h: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        kinds, rewards = net.split(h, x)
+        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
+        return phi, None if exploration is None else exploration.bonus(h, kinds, net.places(x))
+
+    def step(h: int) -> SupportStep:
+        place = 0 if len(support.states) == 1 else h
+        if not shared or 0 not in kept:
+            phi, bonus = at(h + 1, support.states[place])
+            kept[0] = SupportStep(phi, support.weights[place], bonus)
+        return kept[0]
+
+    start, bonus = at(0, support.first)
+    plan = plan_support(step, start, fit.rewards, horizon, tau, start_bonus=bonus)
+    return LowRankPolicy(net, plan, exploration)

@@ -1,0 +1,120 @@
+"""A policy on observations from a low-rank model: phi at the observation, the tables of its plan, the budget left.
+
+    a = argmin_a phi_h(x, a) . M_h[:, c] - b_h(x, a)
+
+Nothing else is needed at an observation that was never seen. Budgets are real numbers: rewards are not rounded.
+The bonus, of policies that explore, has two parts (`Exploration`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank.policies.outcomes import OutcomeNetwork
+
+
+@dataclass(frozen=True)
+class SupportPlan:
+    """tables [H] of [J, C_h] (shortfall of each kind of outcome) at budgets (first[h] + 0..C_h - 1) spacing.
+
+    budget: the first one, a number; objective: the CVaR that the model promises; curve [C_0] of V_0 at the budgets of
+    the first step; grid_error, support_error: bounds on what interpolation and the subsample of states do to the
+    objective (the second is two standard errors, not a certain bound).
+    """
+
+    tables: tuple[np.ndarray, ...]
+    first: np.ndarray
+    spacing: float
+    budget: float
+    objective: float
+    curve: np.ndarray
+    grid_error: float = 0.0
+    support_error: float = 0.0
+
+    def at(self, h: int, budgets: np.ndarray) -> np.ndarray:
+        """Columns of the table of step h at real budgets [n], [n, J]."""
+        table = self.tables[h]
+        place = budgets / self.spacing - float(self.first[h])
+        near = np.round(place)
+        place = np.where(np.abs(place - near) < 1e-6, near, place)
+        inside = np.clip(place, 0.0, table.shape[1] - 1.0)
+        left = np.minimum(inside.astype(np.int64), max(table.shape[1] - 2, 0))
+        share = (inside - left)[:, None]
+        right = np.minimum(left + 1, table.shape[1] - 1)
+        return np.asarray((1.0 - share) * table.T[left] + share * table.T[right])
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """The bonus b_h(x, a) = min(alpha ||P(. | x, a)||_{Sigma_h^{-1}} + watchful ||(1, z)||_{Lambda_ha^{-1}}, cap).
+
+    sigma [T, K, K] and lam [T, A, k + 1, k + 1]: the inverses. The first is the paper's, on the learned phi; the second
+    asks how much the classifier of action a has seen in this direction at all: what it says elsewhere is a guess.
+    """
+
+    sigma: np.ndarray
+    lam: np.ndarray
+    alpha: float
+    watchful: float
+    cap: float
+
+    def bonus(self, h: int, kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """b_h [n, A] where P(k | x, a) is kinds [n, A, K] and z is places [n, k]."""
+        t = 0 if len(self.sigma) == 1 else h
+        known = np.einsum("nak,kl,nal->na", kinds, self.sigma[t], kinds, optimize=True)
+        z = np.hstack([np.ones((len(places), 1)), places])
+        tried = np.stack([((z @ one) * z).sum(axis=1) for one in self.lam[t]], axis=1)
+        total = self.alpha * np.sqrt(np.maximum(known, 0.0)) + self.watchful * np.sqrt(np.maximum(tried, 0.0))
+        return np.asarray(np.minimum(total, self.cap))
+
+
+@dataclass(frozen=True)
+class LowRankPolicy:
+    """The plan on observations [n, m]; memory [n]: the budget that is left. exploration: None for the plan as it is."""
+
+    model: OutcomeNetwork
+    plan: SupportPlan
+    exploration: Exploration | None = None
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.plan.tables)
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return self.model.n_features
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.model.n_actions
+
+    def start(self, n: int) -> np.ndarray:
+        """The first budget."""
+        return np.full(n, self.plan.budget)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action with the least shortfall for each observation; of those that tie the first."""
+        kinds, rewards = self.model.split(h, states)
+        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
+        scores = (phi @ self.plan.at(h, memory)[:, :, None])[:, :, 0]
+        if self.exploration is not None:
+            scores = scores - self.exploration.bonus(h, kinds, self.model.places(states))
+        least = scores.min(axis=1, keepdims=True)
+        return np.asarray((scores <= least + 1e-12 * np.abs(least)).argmax(axis=1))
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward."""
+        return np.asarray(memory - rewards)

@@ -1,0 +1,59 @@
+"""Policies of low-rank models as named arrays and plain values, and back.
+
+    network.*         phi
+    tables, offsets   the tables [J, C_h] of all steps, one after the other; offsets [H + 1] says where each begins
+    first [H], curve  see `SupportPlan`
+
+Only the plan without bonus is kept.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.arrays import arrays_below, check_arrays
+from tailrank.checks import InputError
+from tailrank.policies.lowrank import LowRankPolicy, SupportPlan
+from tailrank.policies.outcomes import ARRAYS as NETWORK
+from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.runs.policy_files.tables import check_scalars
+
+PLAN = {"tables": "float64 [n]", "first": "int64 [H]", "offsets": "int64 [H+1] offsets of n", "curve": "float64 [C]"}
+SCALARS = ("spacing", "budget", "objective", "grid_error", "support_error")
+
+
+def to_parts(policy: LowRankPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The policy's arrays, and its other values."""
+    if policy.exploration is not None:
+        raise InputError("policy: a policy that explores cannot be saved; the plan without bonus can")
+    plan = policy.plan
+    arrays = {
+        "tables": np.concatenate([table.ravel() for table in plan.tables]),
+        "offsets": np.concatenate([[0], np.cumsum([table.size for table in plan.tables], dtype=np.int64)]),
+        "first": plan.first,
+        "curve": plan.curve,
+    }
+    arrays |= {f"network.{name}": x for name, x in policy.model.to_arrays().items()}
+    return arrays, {name: float(getattr(plan, name)) for name in SCALARS}
+
+
+def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> LowRankPolicy:
+    """The policy that was stored; what does not fit together is refused."""
+    check_scalars(scalars, *SCALARS)
+    size = check_arrays({name: x for name, x in arrays.items() if not name.startswith("network.")}, PLAN)
+    net = arrays_below(arrays, "network.")
+    size |= check_arrays(net, NETWORK, "network.", H=size["H"])
+    J, cuts = size["K"] * size["L"], arrays["offsets"].tolist()
+    if not all(end > begin and (end - begin) % J == 0 for begin, end in pairwise(cuts)):
+        raise InputError(f"offsets: every table must have {J} rows")
+    tables = tuple(arrays["tables"][a:b].reshape(J, -1) for a, b in pairwise(cuts))
+    if size["C"] != tables[0].shape[1]:
+        raise InputError(f"curve: must have {tables[0].shape[1]} entries, found {size['C']}")
+    values = {name: checks.number(scalars[name], name) for name in SCALARS}
+    checks.positive(values["spacing"], "spacing")
+    plan = SupportPlan(tables, arrays["first"], curve=arrays["curve"], **values)
+    return LowRankPolicy(OutcomeNetwork.from_arrays(net), plan)

@@ -1,0 +1,193 @@
+"""The low-rank oracle against brute force, and the learner that chooses between it and a block decoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import crashes
+from tailrank import load
+from tailrank.envs import make_simulator
+from tailrank.episodes.replay import Replay
+from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank.ela import LowRankELA
+from tailrank.learning.lowrank.oracle import LowRankOracle, _Data
+from tailrank.learning.lowrank.planning import exploration_of, support_of
+from tailrank.learning.schedule import PRACTICAL
+from tailrank.policies.tables import UniformPolicy
+from tailrank.risk.law import cvar
+from tailrank.runs import run as runs
+from tailrank.runs.config import RunConfig
+
+
+def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
+    w = network.fresh(k, 1, heads, K, L, width, rng)
+    return {name: x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
+
+
+def random_outcomes(rng, n=7, k=2, heads=3, K=3, L=2):
+    return network.Outcomes(
+        rng.normal(size=(n, k)), rng.integers(heads, size=n), rng.integers(L, size=n), rng.normal(size=(n, K))
+    )
+
+
+def test_likelihood_is_that_of_the_definition():
+    rng = np.random.default_rng(0)
+    w, data = random_weights(rng), random_outcomes(rng)
+    net = network.network_of(w, np.zeros(2), np.eye(2), 3)
+    kinds, rewards = net.split(0, data.z)
+    for i, value in enumerate(network.log_likelihoods(w, data)[0]):
+        a, law = data.head[i], data.law[i]
+        joint = kinds[i, a] * np.exp(data.log_psi[i]) * rewards[i, a, :, law]
+        assert value == pytest.approx(np.log(joint.sum()))
+    assert net.phi(0, data.z).sum(axis=2) == pytest.approx(1.0)
+    again = network.weights_of(net)
+    assert all(np.allclose(again[name], w[name], atol=1e-6) for name in w)
+
+
+@pytest.mark.parametrize("name", ["hidden", "bias", "heads", "reward_heads", "tilt"])
+def test_gradient_by_finite_differences(name):
+    rng = np.random.default_rng(1)
+    w, data = random_weights(rng), random_outcomes(rng)
+    _, slopes = network.gradient(w, data)
+    for index in np.ndindex(w[name].shape):
+        sides = []
+        for step in (1e-6, -1e-6):
+            moved = {key: x.copy() for key, x in w.items()}
+            moved[name][index] += step
+            sides.append(network.log_likelihoods(moved, data)[0].mean())
+        assert slopes[name][index] == pytest.approx((sides[0] - sides[1]) / 2e-6, abs=1e-7)
+
+
+def test_the_mean_of_networks_has_the_mean_of_logits():
+    rng = np.random.default_rng(2)
+    members, z = [random_weights(rng) for _ in range(3)], rng.normal(size=(5, 2))
+    logits = [network._inner(w, z) @ w["heads"].reshape(7, -1) for w in members]
+    joined = network.mean_of(members)
+    assert network._inner(joined, z) @ joined["heads"].reshape(len(joined["heads"]), -1) == pytest.approx(
+        np.mean(logits, axis=0)
+    )
+
+
+def test_em_on_psi_never_lowers_the_likelihood():
+    """phi fixed: each M-step raises the log likelihood plus the log of the prior that shrinkage stands for."""
+    rng = np.random.default_rng(3)
+    z = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(40, 2)) + 1.5])
+    log_phi = np.log(rng.dirichlet(np.ones(3), size=len(z)))
+    pooled, nu = np.cov(z.T), 4.0
+    psi, last = gaussians.begin(z, 3, nu, rng, passes=0), -np.inf
+    for _ in range(25):
+        joint = log_phi + psi.log_densities(z)
+        value = np.log(np.exp(joint).sum(axis=1)).sum() + gaussians.log_prior(psi, pooled, nu)
+        assert value >= last - 1e-8
+        last = value
+        psi = gaussians.refit(z, gaussians.responsibilities(joint), pooled, nu)
+
+
+def test_gaussians_are_those_of_scipy():
+    from scipy.stats import multivariate_normal
+
+    rng = np.random.default_rng(4)
+    root = rng.normal(size=(3, 3))
+    psi = gaussians.Gaussians(rng.normal(size=(1, 3)), gaussians.whitener(root @ root.T)[None])
+    z = rng.normal(size=(5, 3))
+    expected = multivariate_normal(psi.means[0], root @ root.T).logpdf(z)
+    assert psi.log_densities(z)[:, 0] == pytest.approx(expected, rel=1e-6)
+
+
+def played(name, n, **settings):
+    env = make_simulator(name, **settings)
+    uniform = UniformPolicy(env.n_actions, env.horizon, np.random.default_rng(0))
+    found = play_simulator(uniform, env, 2 * np.arange(n), keep_features=True)
+    replay = Replay(env.horizon, env.n_features)
+    replay.add(found.features[:, :-1], found.actions, np.zeros_like(found.actions), found.lengths, found.rewards)
+    return env, replay
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    env, replay = played("continuous-lowrank", 150, horizon=5, n_features=3, d=3, n_actions=3, instance=7)
+    return env, replay, LowRankOracle(rank=3, shared=True, members=2).fit(replay, 3, rng=np.random.default_rng(0))
+
+
+def test_the_fit_is_better_than_a_blind_one_and_normalised(fitted):
+    _env, replay, fit = fitted
+    data = _Data.of(replay, 3)
+    blind = np.log(np.bincount(data.law) / data.law.size)[data.law]
+    psi = gaussians.begin(data.after[data.followed & ~data.held], 3, 6.0, np.random.default_rng(0))
+    weights = np.full(3, 1 / 3)
+    marginal = np.where(data.followed, np.log(np.exp(psi.log_densities(data.after)) @ weights + 1e-300), 0.0)
+    assert fit.held_out > (blind + marginal)[data.held].mean() + 0.1
+    support = support_of(fit, replay, np.random.default_rng(0))
+    assert support.weights[0].sum(axis=1) == pytest.approx(1.0)
+    assert fit.network.phi(0, replay.features[:5, 0]).sum(axis=2) == pytest.approx(1.0)
+
+
+def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
+    _env, replay, fit = fitted
+    explored = exploration_of(fit, replay, PRACTICAL, 3)
+    data = _Data.of(replay, 3)
+    kinds = fit.network.split(0, replay.features.reshape(-1, 3))[0][np.arange(data.h.size), data.action]
+    lam = max(PRACTICAL.lam(3, 5, 3, 0.0), 1e-6)
+    covariance = kinds.T @ kinds + lam * np.eye(3)
+    x = replay.features[:4, 0]
+    some, places = fit.network.split(0, x)[0], fit.network.places(x)
+    first = np.sqrt(np.einsum("nak,kl,nal->na", some, np.linalg.inv(covariance), some)) * explored.alpha
+    without = explored.bonus(0, some, places) - first
+    assert (without > 0).all()
+    assert (without < explored.watchful).all()
+
+
+def test_likelihood_puts_the_right_model_in_charge():
+    """The low-rank family has no clusters; in the lock they are all there is."""
+    low, lock = make_simulator("continuous-lowrank", horizon=4), make_simulator("rich-lock", horizon=2, n_actions=3)
+    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(shared=True, members=1, epochs=8))
+    state = learner.init(low, Streams(1))
+    assert state.fit is not None
+    assert state.chosen.startswith("low rank")
+    state = learner.init(lock, Streams(1))
+    assert state.fit is None
+    for _ in range(20):
+        state, _ = learner.step(state, lock, Streams(1))
+    assert state.fit is None
+    assert state.episodes >= 40
+
+
+RUN = {
+    "environment": "continuous-lowrank",
+    "settings": {"horizon": 3, "n_features": 2, "d": 3, "n_actions": 2},
+    "model": "lowrank",
+    "rank": 2,
+    "iterations": 4,
+    "batch": 10,
+    "checkpoint_every": 1,
+    "evaluate_every": 2,
+    "evaluation_episodes": 100,
+    "output_episodes": 10,
+}
+
+
+class Stop(Exception):
+    pass
+
+
+def test_resumes_to_the_same_bytes_and_plays_from_a_file(tmp_path):
+    config = RunConfig.from_dict(RUN)
+    result = runs.run(config, tmp_path / "whole")
+
+    def stop(row, iterations, star):
+        if row["k"] == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        runs.run(config, tmp_path / "b", progress=stop)
+    runs.resume(tmp_path / "b")
+    assert crashes.outcome(tmp_path / "b") == crashes.outcome(tmp_path / "whole")
+    policy = load(tmp_path / "whole" / "plan.safetensors").policy
+    env = make_simulator("continuous-lowrank", **RUN["settings"])
+    seeds = Streams(0).evaluation_seeds(0, 100)
+    assert cvar(play_simulator(policy, env, seeds).returns, 0.1) == pytest.approx(result["cvar"], abs=1.0)
+    assert policy.n_actions == 2
+    assert policy.horizon == 3
