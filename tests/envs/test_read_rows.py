@@ -213,9 +213,11 @@ def test_json_gives_horizon_discount_and_start(read):
     mdp = read(text, suffix=".json", horizon=None).mdp
     assert (mdp.horizon, mdp.discount, mdp.start.tolist()) == (7, 0.5, [0, 1])
     assert read(text, suffix=".json", horizon=7, discount=0.5, start=2).mdp.horizon == 7
+    other = read(text, suffix=".json", horizon=7, discount=1.0)
+    assert other.mdp.discount == 1.0
+    assert "discount 1 instead of the source's 0.5" in other.notes
     for option, message in (
         ({"horizon": 8}, "m.json: horizon = 8: the file says 7; leave it out or make them agree"),
-        ({"horizon": 7, "discount": 1.0}, r"discount = 1\.0: the file says 0\.5"),
         ({"horizon": 7, "start": 1}, r"start = 1: the file says \{2: 1\.0\}"),
     ):
         with pytest.raises(InputError, match=message):

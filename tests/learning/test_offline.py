@@ -129,7 +129,8 @@ def test_status_improved_where_records_are_many():
     assert learned.status == "improved"
     assert learned.lower > learned.behaviour.high
     assert evaluate(learned.policy, mdp, 0.2).cvar == pytest.approx(solve(mdp, 0.2).cvar, rel=0.02)
-    assert repr(learned).startswith("Policy from 20000 recorded episodes")
+    assert repr(learned).startswith("Policy from 20000 recorded episodes for the CVaR at tau = ")
+    assert "(improved)" in repr(learned)
     assert set(learned.as_dict()) == {
         "status", "tau", "delta", "episodes", "transitions", "lower", "upper", "promise", "behaviour", "seconds",
     }  # fmt: skip
