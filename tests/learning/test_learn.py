@@ -104,7 +104,7 @@ def test_bad_arguments(options, message):
 
 
 def test_the_models_are_checked_by_name():
-    with pytest.raises(InputError, match="must be one of auto, class, counts, em, block"):
+    with pytest.raises(InputError, match="must be one of class, counts, em, block, auto"):
         tr.learn("risky-lock", horizon=3, episodes=6, model="count")
     assert tr.learn("risky-lock", horizon=3, episodes=6, model="counts").learner.oracle.model == "counts"
 

@@ -59,7 +59,7 @@ def learn(
     (60, 0.8)
     """
     least, streams, hooks = checks.whole(episodes, "episodes"), Streams(seed), _hooks(callback)
-    checks.one_of(model, "model", ("auto", *COUNTED, *DECODERS))
+    checks.one_of(model, "model", (*COUNTED, *DECODERS))
     if learner is not None:
         given = {"tau": tau, "model": None if model == "auto" else model} | settings
         said = next((name for name, value in given.items() if value is not None), None)
