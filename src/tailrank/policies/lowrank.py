@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.policies.tables import ChargedBudget
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Exploration:
 
 
 @dataclass(frozen=True)
-class LowRankPolicy:
+class LowRankPolicy(ChargedBudget):
     """The plan on observations [n, m]; memory [n]: the budget that is left. exploration: None for the plan as it is."""
 
     model: OutcomeNetwork
@@ -106,15 +107,3 @@ class LowRankPolicy:
             scores = scores - self.exploration.bonus(h, kinds, self.model.places(states))
         least = scores.min(axis=1, keepdims=True)
         return np.asarray((scores <= least + 1e-12 * np.abs(least)).argmax(axis=1))
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budget less the reward."""
-        return np.asarray(memory - rewards)
