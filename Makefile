@@ -54,7 +54,7 @@ types: $(READY)  ## mypy --strict
 	@$(BIN)/mypy
 
 examples: $(READY)  ## run the example scripts
-	@for script in frozen_lake betting machine_maintenance risky_lock cliff; do \
+	@for script in frozen_lake betting machine_maintenance risky_lock cliff function_class; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
 	@for script in known played; do echo "examples/notebooks/$$script.py"; \
 	  (mkdir -p demo && cd demo && ../$(BIN)/python -W error ../examples/notebooks/$$script.py) || exit 1; done
