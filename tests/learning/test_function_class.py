@@ -75,20 +75,28 @@ def test_collection_is_that_of_the_print(members):
 
 
 def test_the_last_actions_of_a_collection_are_uniform(members):
-    """Whatever the plan: all actions are met at the first uniform step, about as often."""
-    learner = FunctionClassELA(members=members, batch=200)
+    """Whatever the plan: at each step of D and D~ all actions are played about as often, not so in roll-ins."""
+    learner = FunctionClassELA(members=members, batch=400)
     state, _, _ = run(learner, lock(), 2)
-    seen, _ = learner.data(state.played)
-    late = seen.episode >= 200 * H
-    assert np.bincount(seen.actions[late], minlength=A) / late.sum() == pytest.approx(np.full(A, 1 / A), abs=0.05)
+    seen, in_d = learner.data(state.played)
+    for h in range(H - 1):
+        for part in (in_d, ~in_d):
+            rows = part & (seen.step == h) & (seen.episode >= 400 * H)
+            assert np.bincount(seen.actions[rows], minlength=A) / 400 == pytest.approx(np.full(A, 1 / A), abs=0.1)
+    every = state.played.transitions(state.played.steps, np.random.default_rng(0))
+    rolled = (every.step == 0) & (every.episode % H >= 2) & (every.episode >= 400 * H)
+    assert np.bincount(every.actions[rolled], minlength=A).min() < 0.1 * rolled.sum()
 
 
 @pytest.mark.parametrize("collect", ["printed", "plan"])
-def test_the_right_members_are_found_and_the_plan_is_good(members, collect):
+def test_the_right_members_are_found_and_the_plan_is_good(members, collect, tmp_path):
     env = lock()
     learned = learn(env, FunctionClassELA(tau=0.25, members=members, collect=collect, growth=0.2), episodes=300)
     assert learned.learner.chosen(learned.state) == (2, 3, 4)
     assert learned.evaluate(episodes=4000).cvar >= 0.93 * env.optimum(0.25)
+    assert learned.returns.size == (0 if collect == "printed" else learned.episodes), "cut episodes have no return"
+    with pytest.raises(InputError, match="a ClassPolicy cannot be saved"):
+        learned.save(tmp_path / "lock.policy")
 
 
 def test_equally_likely_members_the_first_wins():

@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import fixed, part, setting
+from tailrank._system.settings import changed, fixed, part, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.ela.settings import Collecting
 from tailrank.learning.lowrank.class_planning import ChosenModel, ClassPolicy, bonus_of, policy_in
 from tailrank.learning.lowrank.collection import collected, printed_starts
 from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
@@ -54,8 +55,8 @@ class ClassState:
 
 @dataclass(frozen=True)
 class ClassInfo:
-    """What happened in an iteration: returns [n] of whole episodes (of cut ones what was earned), the plan's promise
-    with its bonus, the member of each step and its log-likelihood."""
+    """What happened in an iteration: returns [n] of its whole episodes (those of the print are cut and have none), the
+    plan's promise with its bonus, the member of each step, and their log-likelihood."""
 
     returns: np.ndarray
     objective: float
@@ -65,7 +66,7 @@ class ClassInfo:
     def row(self) -> dict[str, Any]:
         """The columns of a row."""
         return {
-            "return": float(self.returns.mean()),
+            "return": float(self.returns.mean()) if self.returns.size else np.nan,
             "objective": self.objective,
             "log_likelihood": self.log_likelihood,
             "members": " ".join(map(str, self.chosen)),
@@ -77,7 +78,7 @@ class FunctionClassELA(SimulatorLearner):
     """ELA (Algorithm 1) on a finite class of functions (phi, psi) of raw states.
 
     members: pairs of functions (see `function_class.py`), rewards: their laws (default: those that the simulator
-    tells). In a package of your own, a subclass with members as its default is a learner for the command line.
+    tells). It is for Python only: the command line stores what it learns, and functions are never stored.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
@@ -94,14 +95,8 @@ class FunctionClassELA(SimulatorLearner):
     bonus: Literal["elliptical", "none"] = setting(
         "elliptical", words=("elliptical", "none"), metavar="elliptical|none", help="What the bonus measures."
     )
-    batch: int = setting(1, kind=int, metavar="B", help="Collections between two plans.")
-    growth: float = setting(
-        0.0,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
-        metavar="P",
-        help="Or this share of all so far, if it is more.",
-    )
+    batch: int = changed(Collecting, "batch", 1)
+    growth: float = changed(Collecting, "growth", 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,7 +130,8 @@ class FunctionClassELA(SimulatorLearner):
         policy = self._planned(state, env, streams, explore=self.bonus != "none")
         chosen = policy.model.chosen
         likelihood = float(scores[np.arange(len(chosen)), chosen].sum())
-        return replace(state, policy=policy), ClassInfo(new.returns(), policy.plan.objective, chosen, likelihood)
+        returns = np.zeros(0) if printed else new.returns()
+        return replace(state, policy=policy), ClassInfo(returns, policy.plan.objective, chosen, likelihood)
 
     def chosen(self, state: ClassState) -> tuple[int, ...]:
         """The most likely member of each step, [H - 1]; with `share` one for all."""
