@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -246,6 +247,8 @@ def signed(data: bytes) -> bytes:
 
 def _makers() -> dict[str, Maker]:
     """What makes each target, by its name."""
+    here = Path(__file__).resolve().parent
+    sys.path += [str(here / folder) for folder in ("policies", "runs") if str(here / folder) not in sys.path]
     from test_feature_policies import MAKE
     from test_storage_observed import KINDS, example
 

@@ -96,7 +96,7 @@ class Late(Lures):
 
 
 def test_the_whole_pilot_sets_the_grid(monkeypatch):
-    monkeypatch.setattr(ObservedELA, "_blind", lambda self, state, streams: True)
+    monkeypatch.setattr(ObservedELA, "blind", lambda self, state, streams: True)
     late = Late()
     state = learner(pilot=30, longest_pilot=60).init(late, Streams(0))
     assert state.episodes == 60

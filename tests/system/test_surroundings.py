@@ -12,24 +12,25 @@ import pytest
 
 HERE = Path(__file__).resolve().parents[1]
 ODD = {"LC_ALL": "tr_TR.ISO-8859-9", "LANG": "de_DE", "TZ": "Pacific/Kiritimati", "HOME": "/nonexistent"}
+ODDLY = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+os.umask(0o077)
+os.execv(sys.executable, [sys.executable, "-m", "pytest", *sys.argv[1:]])
+"""
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
 def test_an_odd_caller(tmp_path):
     """As under nohup, in a script's background, with another umask, locale, home and time zone."""
 
-    def oddly():
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        os.umask(0o077)
-
     wanted = ["tests/runs/test_stopped.py::test_the_first_signal_asks_the_same_again_does_not_wait"]
     wanted += ["tests/runs/test_stopped.py::test_signals_that_are_ignored_stay_so", "tests/test_checks.py"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", *wanted],
+        [sys.executable, "-c", ODDLY, "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", *wanted],
         cwd=HERE.parent,
         env=os.environ | ODD,
-        preexec_fn=oddly,
         capture_output=True,
         text=True,
     )

@@ -21,7 +21,7 @@ from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
 from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
 
-MODELS = ("auto", *COUNTED, *DECODERS)
+MODELS = (*COUNTED, *DECODERS)
 SMOOTH = "kernel"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
 MOST_JUDGED = 200
@@ -100,7 +100,9 @@ def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
         return "states" if learner.kind == COUNTABLE else "observations", f"learner = {type(learner).__name__}"
     if ":" not in algorithm and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
         return "observations", f"algorithm = {algorithm!r}"
-    kind = "observations" if model in DECODERS else "states" if model in COUNTED else "auto"
+    if model == "auto":
+        return "auto", ""
+    kind = "observations" if model in DECODERS else "states"
     return kind, f"model = {model!r}"
 
 
