@@ -20,16 +20,25 @@ from made_runs import LOCK, final, learning, write_run
 from tailrank import FiniteMDP, save, write_mdp
 from tailrank.envs.mdp_files.formats import FORMATS
 from tailrank.envs.registry import ENVIRONMENTS
+from tailrank.learning.oracles.choices import MODELS
 from tailrank.models.grid import BudgetGrid
+from tailrank.planning.criteria.registry import CRITERIA
 from tailrank.policies.decoders.registry import DECODERS
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.risk.over_runs.intervals import CENTRES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
-REGISTRIES = (ENVIRONMENTS, FORMATS, DECODERS, CENTRES)
+REGISTRIES = (CRITERIA, MODELS, ENVIRONMENTS, FORMATS, DECODERS, CENTRES)
 OWN = [dict(registry) for registry in REGISTRIES]
 BLOCK = re.compile(r"<!-- extension -->\n```python\n(.*?)```", re.S)
 USES = {
+    "A planner": ["solve model.json --criterion worst --import extension"],
+    "A risk measure": ["solve model.json --objective extension:Capped --parameter cap=2 --import extension"],
+    "An oracle": ["train risky-lock --horizon 4 --model smoothed --iterations 2 --out r"],
+    "A learner": [
+        "train risky-lock --horizon 4 --iterations 2 --algorithm extension:VisitELA --planner weight=0.1 "
+        "--import extension --out r"
+    ],
     "An environment": ["train two-coins --iterations 5 --out r"],
     "A file format": ["export model.json model.tsv", "solve model.tsv --horizon 2 --tau 0.5"],
     "A statistic over seeds": ["plot runs/0 runs/1 runs/2 --center midrange -o x.png"],
@@ -67,11 +76,15 @@ def test_every_section_is_tried():
 @pytest.mark.parametrize("kind", USES)
 def test_extensions_through_the_command_line(kind, extension):
     prepare()
+    take_away()
     for line in USES[kind]:
-        result = cli("--import", "extension", *line.split())
+        first = () if "--import extension" in line else ("--import", "extension")
+        result = cli(*first, *line.split())
         assert result.exit_code == 0, result.output
     take_away()
-    assert cli(*USES[kind][-1].split()).exit_code == 2
+    Path("extension.py").unlink()
+    importlib.invalidate_caches()
+    assert cli(*USES[kind][-1].replace("--import extension", "").replace("--out r", "--out s").split()).exit_code == 2
 
 
 def prepare():

@@ -9,7 +9,6 @@ import pytest
 import tailrank as tr
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium.budget import BudgetObservation
-from tailrank.learning.learn import MODELS
 
 ROWS = [("shop", "rent", "shop", 1, 1), ("shop", "buy", "shop", 0.9, 2), ("shop", "buy", "shop", 0.1, -5)]
 
@@ -105,7 +104,8 @@ def test_bad_arguments(options, message):
 
 
 def test_the_models_are_checked_by_name():
-    assert MODELS[0] == "auto"
+    with pytest.raises(InputError, match="must be one of class, counts, em, block, auto"):
+        tr.learn("risky-lock", horizon=3, episodes=6, model="count")
     assert tr.learn("risky-lock", horizon=3, episodes=6, model="counts").learner.oracle.model == "counts"
 
 

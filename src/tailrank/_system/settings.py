@@ -10,7 +10,7 @@ that `tailrank train --help` answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ class Rule:
     kind: type = str
     metavar: str = ""
     least: int = 1
-    words: tuple[str, ...] = ()
+    words: Collection[str] = ()
     check: Check | None = None
     name: str = ""
     only: str = ""

@@ -88,6 +88,10 @@ def read_source(source: str, options: dict[str, Any]) -> Source:
     """The MDP of a source as the options of `reading_options` say; a name that nobody knows gets near ones."""
     from tailrank.envs import ENVIRONMENTS, SIMULATORS, read_mdp
 
+    if options["imports"]:  # also for a file: a package may bring a criterion or a format
+        from tailrank.envs.gymnasium.tables import load
+
+        load(options["imports"])
     names = (*ENVIRONMENTS, *SIMULATORS)
     if source in names:
         raise Failure(f"{source}: is there to be learned, not a file or table; see tailrank train {source} --help")

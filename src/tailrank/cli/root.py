@@ -84,7 +84,7 @@ def _show_completion(ctx: click.Context, parameter: click.Parameter, shell: str 
     "packages",
     multiple=True,
     metavar="PKG",
-    help="Package to import first, which adds environments, formats, decoders or statistics of its own.",
+    help="Package to import first, which adds criteria, models, environments, formats, decoders or statistics.",
 )
 @click.pass_context
 def main(ctx: click.Context, packages: tuple[str, ...]) -> None:

@@ -21,7 +21,6 @@ from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
 from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
 
-MODELS = (*COUNTED, *DECODERS)
 SMOOTH = "kernel"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
 MOST_JUDGED = 200
@@ -46,11 +45,11 @@ def learn(
 
     source: the id of a Gymnasium environment, an environment or a function that makes one, the name of an environment
     of this package (`risky-lock`, `rich-lock`), or a finite MDP in any form that `solve` takes. tau: tail fraction in
-    (0, 1], 0.1 if nobody says. model: what is fitted, "auto" or one of `MODELS`; those from "mixture" on learn from
-    observations. algorithm: a learner of `tailrank list`; if nobody says, ELA, or the kernel learner for a simulator of
-    Gymnasium where no model is given. learner: one that was made before, instead of model and
-    algorithm. seed: of everything that is random. horizon: number of steps, where the source does not say. settings: of
-    the learner (rank=3, batch=10, ...) and of the environment, by name.
+    (0, 1], 0.1 if nobody says. model: what is fitted, "auto" or a word of `tailrank train --model`; those from
+    "mixture" on learn from observations. algorithm: a learner of `tailrank list`; if nobody says, ELA, or the kernel
+    learner for a simulator of Gymnasium where no model is given. learner: one that was made before, instead of model
+    and algorithm. seed: of everything that is random. horizon: number of steps, where the source does not say.
+    settings: of the learner (rank=3, batch=10, ...) and of the environment, by name.
     callback: called with (state, info) after every iteration; or an object with some of the methods
     on_training_start(learner, env), on_rollout_end(state, info) and on_training_end(learned). One that returns False
     after an iteration ends learning there.
@@ -60,7 +59,7 @@ def learn(
     (60, 0.8)
     """
     least, streams, hooks = checks.whole(episodes, "episodes"), Streams(seed), _hooks(callback)
-    checks.one_of(model, "model", MODELS)
+    checks.one_of(model, "model", (*COUNTED, *DECODERS))
     if learner is not None:
         given = {"tau": tau, "model": None if model == "auto" else model} | settings
         said = next((name for name, value in given.items() if value is not None), None)

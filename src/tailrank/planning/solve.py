@@ -22,10 +22,11 @@ from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, NotConverged
 from tailrank.envs import sources
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.criteria.registry import replan
+from tailrank.planning.criteria.registry import CRITERIA, replan
 from tailrank.planning.criteria.sampled_nested import Sampling
 from tailrank.planning.exact import induction
-from tailrank.planning.exact.bracket import SolveContext, refine_brackets
+from tailrank.planning.exact.bracket import refine_brackets
+from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.curve import Curve, InductionRequest
 from tailrank.planning.exact.limits import Limits, OutOfTime
 from tailrank.planning.exact.return_law import Evaluation, return_law
@@ -40,8 +41,6 @@ EXACT_SHARE = 0.75
 
 EXACT_PRODUCTS_A_SECOND = 1e9
 """A hopeful guess at the speed of an exact induction, to tell beforehand whether to begin it."""
-
-CRITERIA = ("cvar", "mean", "iterated", "sampled-iterated", "chow")
 
 
 @overload
@@ -108,8 +107,8 @@ def solve(
     objective: a risk measure of `tailrank.risk.measures` in place of the CVaR at `tau`; CVaR and VaR of its policy are
     told at `tau`.
     criterion: "cvar" (the best static CVaR), or for comparison "mean", "iterated" (nested CVaR), "sampled-iterated"
-    (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`) or "chow" (Chow et al. 2015,
-    whose own value overestimates).
+    (the same from `samples` outcomes of each pair, 1000 if not given, drawn with `seed`), "chow" (Chow et al. 2015,
+    whose own value overestimates) or another row of `planning/criteria/registry.py:CRITERIA`.
     tolerance: the widest bracket allowed when the answer is not exact, in reward units or as "1%" of |CVaR|.
     unit: a fixed grid spacing in place of the automatic one. memory, seconds: limits; what takes longer is broken
     off, but one pass over a coarse grid is always made.
@@ -126,11 +125,11 @@ def solve(
     levels = checks.tail_levels(tau)
     if objective is not None and criterion != "cvar":
         raise InputError(f"objective, criterion: give one of them, found {objective} and {criterion}")
-    checks.one_of(criterion, "criterion", CRITERIA)
+    checks.one_of(criterion, "criterion", ("cvar", *CRITERIA))
     given = {name: value for name, value in (("samples", samples), ("seed", seed)) if value is not None}
     if given and criterion != "sampled-iterated":
         raise InputError(f"{next(iter(given))}: is only for the criterion sampled-iterated, found {criterion}")
-    sampling = Sampling(**given)
+    sampling = Sampling(**given) if given else None
     limits = Limits(tolerance_of(tolerance), bytes_of(memory), checks.number(seconds, "seconds"), began)
     read = sources.read(source, horizon=horizon, discount=discount, start=start, **reading)
     problem = SolveContext.of(read.mdp, undominated)

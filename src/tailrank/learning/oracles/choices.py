@@ -5,6 +5,7 @@ Nothing heavy is imported here before an oracle is made (`tailrank train --help`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,40 @@ if TYPE_CHECKING:
     from tailrank.envs.protocols import CountableEnv
     from tailrank.learning.oracles.fit import MleOracle
 
-MODELS = ("class", "counts", "em", "block")
+
+def _finite_class(env: CountableEnv, rank: int | None) -> list[MleOracle]:
+    from tailrank.learning.oracles.finite_class import FiniteClass
+
+    if env.horizon > 1 and not env.candidates:
+        raise InputError(f"model = 'class': {env.name} has no finite class of models; use counts, em or block")
+    return [FiniteClass(models) for models in env.candidates]
+
+
+def _counts(env: CountableEnv, rank: int | None) -> list[MleOracle]:
+    from tailrank.learning.oracles.counts import TabularCounts
+
+    return [TabularCounts()] * (env.horizon - 1)
+
+
+def _latent_em(env: CountableEnv, rank: int | None) -> list[MleOracle]:
+    from tailrank.learning.oracles.latent_em import LatentEM
+
+    return [LatentEM(rank or 0)] * (env.horizon - 1)
+
+
+def _block(env: CountableEnv, rank: int | None) -> list[MleOracle]:
+    from tailrank.learning.oracles.block import BlockEM
+
+    return [BlockEM(rank or 0)] * (env.horizon - 1)
+
+
+MODELS: dict[str, Callable[[CountableEnv, int | None], list[MleOracle]]] = {
+    "class": _finite_class,
+    "counts": _counts,
+    "em": _latent_em,
+    "block": _block,
+}
+"""The classes of models by name, one row each: the H - 1 oracles for an environment and a rank (None: not given)."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +93,9 @@ class ModelChoice(Checked):
 
     def make(self, env: CountableEnv) -> list[MleOracle]:
         """The H - 1 oracles."""
-        from tailrank.learning.oracles.block import BlockEM
-        from tailrank.learning.oracles.counts import TabularCounts
-        from tailrank.learning.oracles.finite_class import FiniteClass
-        from tailrank.learning.oracles.latent_em import LatentEM
-
-        name, rank = self.name_for(env), self.rank or 0
-        if name == "class":
-            if env.horizon > 1 and not env.candidates:
-                raise InputError(f"model = 'class': {env.name} has no finite class of models; use counts, em or block")
-            return [FiniteClass(models) for models in env.candidates]
-        if rank > env.n_states:
-            raise InputError(f"rank = {rank}: must be at most the number of states, {env.n_states}")
-        if name == "counts":
-            return [TabularCounts()] * (env.horizon - 1)
-        return [LatentEM(rank) if name == "em" else BlockEM(rank)] * (env.horizon - 1)
+        if self.rank is not None and self.rank > env.n_states:
+            raise InputError(f"rank = {self.rank}: must be at most the number of states, {env.n_states}")
+        return MODELS[self.name_for(env)](env, self.rank)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
-"""Plans for criteria other than the static CVaR, judged by the CVaR that their policies earn."""
+"""Plans for criteria other than the static CVaR, judged by the CVaR that their policies earn.
+
+A criterion is one row of `CRITERIA`: a name and the function that plans for it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from tailrank.checks import InputError
+from tailrank.checks import InputError, one_of
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.chow import chow
@@ -22,60 +26,95 @@ CHAIN_LIMIT = 2 * 2**30
 OVERESTIMATES = "the criterion's own value (claim) overestimates the CVaR that its policy earns"
 
 
+@dataclass(frozen=True)
+class CriterionPlan:
+    """A policy, the value that its criterion gives to it, and lines for the user.
+
+    promises_cvar: whether `claim` is meant as the CVaR of the policy; a note then says where it is too high.
+    """
+
+    policy: Policy
+    claim: float
+    notes: tuple[str, ...] = ()
+    promises_cvar: bool = False
+
+
+CriterionPlanner = Callable[[FiniteMDP, Plan, Sampling], CriterionPlan]
+"""Plans in an MDP for the tau of the plan given, which is the one for the static CVaR."""
+
+
+def plan_mean(mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> CriterionPlan:
+    """The policy with the best mean."""
+    return CriterionPlan(plan.risk_neutral.policy, plan.risk_neutral.mean)
+
+
+def plan_iterated(mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> CriterionPlan:
+    """The policy with the best nested CVaR."""
+    policy, values = iterated_cvar(mdp, plan.tau)
+    return CriterionPlan(policy, nested_value(mdp, plan.tau, values))
+
+
+def plan_sampled_iterated(mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> CriterionPlan:
+    """The same from sampled outcomes of each pair."""
+    sampled = sampled_iterated(mdp, plan.tau, sampling)
+    line = (
+        f"tau = {plan.tau:g}: claim {sampled.value:.6g} from {sampling.samples} outcomes of each pair (seed "
+        f"{sampling.seed}); within {sampled.error:.3g} of the nested CVaR with confidence {sampling.confidence:g}, "
+        f"standard deviation over {sampling.repetitions} repetitions {sampled.spread:.3g}"
+    )
+    return CriterionPlan(sampled.policy, sampled.value, (line,))
+
+
+def plan_chow(mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> CriterionPlan:
+    """The policy over confidence levels of Chow et al. (2015)."""
+    policy, claim, _ = chow(mdp, plan.tau)
+    return CriterionPlan(policy, claim, promises_cvar=True)
+
+
+CRITERIA: dict[str, CriterionPlanner] = {
+    "mean": plan_mean,
+    "iterated": plan_iterated,
+    "sampled-iterated": plan_sampled_iterated,
+    "chow": plan_chow,
+}
+"""The criteria beside "cvar" by name, one row each."""
+
+
 def replan(
     criterion: str, mdp: FiniteMDP, plans: tuple[Plan, ...], sampling: Sampling | None = None
 ) -> tuple[Plan, ...]:
-    """The plans for `criterion` ("mean", "iterated", "sampled-iterated" or "chow") at the taus of `plans`.
+    """The plans for a criterion of `CRITERIA` at the taus of `plans`.
 
     `plans` are those for the static CVaR in `mdp`: their bounds on the best CVaR stay.
     """
-    return tuple(_replan(criterion, mdp, plan, sampling or Sampling()) for plan in plans)
+    make = CRITERIA[one_of(criterion, "criterion", CRITERIA)]
+    return tuple(_judge(criterion, mdp, plan, make(mdp, plan, sampling or Sampling())) for plan in plans)
 
 
-def _replan(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> Plan:
-    policy, claim, notes = _policy(criterion, mdp, plan, sampling)
+def _judge(criterion: str, mdp: FiniteMDP, plan: Plan, other: CriterionPlan) -> Plan:
+    """The plan for the criterion, with the CVaR that its policy earns."""
     grid = plan.policy.grid if isinstance(plan.policy, BudgetPolicy) else None
-    evaluation = (
-        evaluate_levels(policy, mdp, grid) if isinstance(policy, LevelPolicy) else return_law(policy, mdp, grid)
-    )
-    cvar = evaluation.cvar(plan.tau)
-    above = claim - evaluation.cvar_upper(plan.tau) > 1e-9 * (1.0 + abs(claim))
+    policy = other.policy
+    if isinstance(policy, LevelPolicy):
+        evaluation = evaluate_levels(policy, mdp, grid)
+    else:
+        evaluation = return_law(policy, mdp, grid)
+    above = other.claim - evaluation.cvar_upper(plan.tau) > 1e-9 * (1.0 + abs(other.claim))
     return replace(
         plan,
         criterion=criterion,
         policy=policy,
         budget=None,
-        value=cvar,
+        value=evaluation.cvar(plan.tau),
         compute_law=partial(_same, evaluation),
-        claim=claim,
+        claim=other.claim,
         objective=None,
-        notes=(*plan.notes, *notes, *([OVERESTIMATES] if criterion == "chow" and above else [])),
+        notes=(*plan.notes, *other.notes, *([OVERESTIMATES] if other.promises_cvar and above else [])),
     )
 
 
 def _same(evaluation: Evaluation) -> Evaluation:
     return evaluation
-
-
-def _policy(criterion: str, mdp: FiniteMDP, plan: Plan, sampling: Sampling) -> tuple[Policy, float, tuple[str, ...]]:
-    """The criterion's policy, the value it gives to it, and what there is to say."""
-    if criterion == "mean":
-        return plan.risk_neutral.policy, plan.risk_neutral.mean, ()
-    if criterion == "iterated":
-        markov, values = iterated_cvar(mdp, plan.tau)
-        return markov, nested_value(mdp, plan.tau, values), ()
-    if criterion == "sampled-iterated":
-        found = sampled_iterated(mdp, plan.tau, sampling)
-        line = (
-            f"tau = {plan.tau:g}: claim {found.value:.6g} from {sampling.samples} outcomes of each pair (seed "
-            f"{sampling.seed}); within {found.error:.3g} of the nested CVaR with confidence {sampling.confidence:g}, "
-            f"standard deviation over {sampling.repetitions} repetitions {found.spread:.3g}"
-        )
-        return found.policy, found.value, (line,)
-    if criterion == "chow":
-        policy, claim, _ = chow(mdp, plan.tau)
-        return policy, claim, ()
-    raise InputError(f"criterion = {criterion}: must be mean, iterated, sampled-iterated or chow")
 
 
 def evaluate_levels(policy: LevelPolicy, mdp: FiniteMDP, grid: BudgetGrid | None = None) -> Evaluation:

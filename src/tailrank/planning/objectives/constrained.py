@@ -18,7 +18,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact.bracket import SolveContext
+from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.limits import Limits
 from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.engine import GridEngine

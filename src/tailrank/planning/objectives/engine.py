@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrank.models.grid import BudgetGrid
 from tailrank.planning.exact import induction
-from tailrank.planning.exact.bracket import SolveContext
+from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.curve import InductionRequest, require_memory
 from tailrank.planning.exact.layouts import whole_layout
 from tailrank.planning.exact.limits import Limits, unlimited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact.bracket import SolveContext
+from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.optimise import hidden
 from tailrank.policies.tables import BudgetPolicy, Policy

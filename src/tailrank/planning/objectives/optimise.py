@@ -19,7 +19,8 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.models.grid import LARGEST_LEVEL, ROUNDING_SLACK, BudgetGrid
 from tailrank.planning.exact import induction
-from tailrank.planning.exact.bracket import FIRST_CELLS, PRODUCTS_A_SECOND, SolveContext
+from tailrank.planning.exact.bracket import FIRST_CELLS, PRODUCTS_A_SECOND
+from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.limits import Limits, OutOfTime, unlimited
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.objectives.engine import GridEngine, MarkovEngine

@@ -158,9 +158,9 @@ class Measure(ABC):
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return " ".join(":".join(map(_plain, x)) if isinstance(x, tuple) else _plain(x) for x in value)  # type: ignore[attr-defined]
+    if isinstance(value, tuple):
+        return " ".join(":".join(map(_plain, x)) if isinstance(x, tuple) else _plain(x) for x in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
