@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := .venv/.ready
 
-.PHONY: help setup hooks demo test check lint types installed examples readme docs lock audit lowest package bench study clean
+.PHONY: help setup hooks demo test check rest lint types installed examples readme docs lock audit lowest package bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -54,7 +54,7 @@ types: $(READY)  ## mypy --strict
 	@$(BIN)/mypy
 
 examples: $(READY)  ## run the example scripts
-	@for script in frozen_lake betting machine_maintenance risky_lock cliff; do \
+	@for script in frozen_lake betting machine_maintenance risky_lock cliff function_class; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
 	@for script in known played; do echo "examples/notebooks/$$script.py"; \
 	  (mkdir -p demo && cd demo && ../$(BIN)/python -W error ../examples/notebooks/$$script.py) || exit 1; done
@@ -72,7 +72,10 @@ installed: $(READY)  ## what is installed is what is locked, unchanged, under li
 	@$(BIN)/python scripts/lock.py --check
 	@$(BIN)/python scripts/audit.py
 
-check: lint types installed test examples readme docs  ## what CI runs
+check: $(READY)  ## what CI runs: tests beside everything else, on two cores
+	@+$(MAKE) --no-print-directory -j2 --output-sync=target test rest
+
+rest: lint types installed examples readme docs
 
 lock: .tools-venv/.ready  ## write requirements/*.txt anew; newer versions with make lock UPGRADE=--upgrade
 	@.tools-venv/bin/python scripts/lock.py $(UPGRADE)

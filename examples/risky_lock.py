@@ -23,7 +23,7 @@ for tau in (0.1, 1.0):
     judge = ExactJudge.of(learner, env)
     history = list(train(learner, env, iterations=ITERATIONS, seed=0, judge=judge))
     state, rows = history[-1][0], [row for _, row in history]
-    plan, where = OutputRule("greedy").choose(learner, env, state, {}, Streams(0))
+    plan = OutputRule("greedy").choose(learner, env, state, {}, Streams(0)).policy
     law = judge.law(plan).law
     solved = next((r["episodes"] for r in rows if r["cvar"] >= 0.95 * judge.star), None)
     print(

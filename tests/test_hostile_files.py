@@ -223,7 +223,7 @@ def test_a_new_run_does_not_write_through_another_name(tmp_path):
     (tmp_path / "r").mkdir()
     os.link(victim, tmp_path / "r" / ".config.toml.tmp")
     os.link(victim, tmp_path / "r" / ".lock")
-    run(RunConfig("risky-lock", 1, settings=LOCK), tmp_path / "r")
+    run(RunConfig.of("risky-lock", iterations=1, settings=LOCK), tmp_path / "r")
     assert victim.read_bytes() == b"precious"
 
 

@@ -103,7 +103,7 @@ def test_a_run_without_every_cvar_is_drawn_where_it_was_judged(tmp_path):
     corners = figure.axes[0].collections[0].get_paths()[0].vertices
     assert corners[corners[:, 0] == 60, 1].min() == pytest.approx(0.55)
     assert corners[corners[:, 0] == 60, 1].max() == pytest.approx(0.8)
-    with pytest.raises(InputError, match=r"no row has regret .*try --what cvar"):
+    with pytest.raises(InputError, match=r"no row has regret .*try what=cvar"):
         plots.regret(tmp_path / "s")
 
 

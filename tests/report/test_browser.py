@@ -123,7 +123,7 @@ def test_the_first_screen_says_it_in_words(files, visit):
     assert "In its worst 10.5% of episodes this policy earns 1.5" in page.locator("#lead").inner_text()
     assert page.locator("#lead").get_attribute("aria-live") == "polite"
     page.keyboard.press("End")
-    assert page.locator("#lead").inner_text().startswith("Over all episodes this policy earns 11.0 on average")
+    assert page.locator("#lead").inner_text().startswith("Over all episodes this policy earns 11.04 on average")
 
 
 def test_the_slider_moves_every_chart(files, visit):
@@ -137,7 +137,7 @@ def test_the_slider_moves_every_chart(files, visit):
     page.wait_for_function(f"(before) => {drawn}.every((text, i) => text !== before[i])", arg=before)
     picture = page.locator("#returns .picture")
     assert "Best policy for the worst 99% of episodes" in picture.inner_html()
-    assert picture.get_attribute("aria-label").startswith("Distribution of returns. This policy: CVaR 5.")
+    assert picture.get_attribute("aria-label").startswith("Distribution of returns. This policy: CVaR 10.")
 
 
 def test_the_table_of_a_chart_says_what_the_chart_shows(subjects, files, visit):

@@ -64,6 +64,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::tailrank.checks.NotConverged")
 @pytest.mark.parametrize("values", CHOICES, ids=str)
 def test_resumed_is_uninterrupted_bit_for_bit(values, tmp_path):
     settings = config(**values)

@@ -275,7 +275,7 @@ WRONG = [
     ("mixture", grid(origin=[]), "origin: must have one entry for each step"),
     ("mixture", grid(origin=["0"] * 5), "moves: must be .* with H = 5"),
     ("mixture", grid(origin=3), "damaged header"),
-    ("mixture", grid(rounding="down"), "rounding = 'down': must be exact, up or nearest"),
+    ("mixture", grid(rounding="sideways"), "rounding = 'sideways': must be exact, up, nearest or down"),
     ("mixture", grid(discount=0), r"discount = 0: must lie in"),
     ("mixture", lambda a, h: h.update(info=[1]), "info: must be an object"),
     ("mixture", lambda a, h: h.update(scalars=[1]), "damaged header"),

@@ -65,7 +65,7 @@ def curve(group: RunGroup, column: str, by: str, center: str, rng: np.random.Gen
         one = series(run, BY[by], column, *bounds)
         if one is None:
             known = column == "regret" and run.column("cvar") is not None
-            why = "only runs on an MDP that is known count it; try what=... cvar" if known else f"status: {run.status}"
+            why = "only runs on an MDP that is known count it; try what=cvar" if known else f"status: {run.status}"
             raise InputError(f"{run.folder}: no row has {column} ({why})")
         found.append(one)
     if len(found) == 1:

@@ -71,18 +71,44 @@ class Exploration:
         return np.asarray(np.minimum(total, self.cap))
 
 
-@dataclass(frozen=True)
-class LowRankPolicy(ChargedBudget):
-    """The plan on observations [n, m]; memory [n]: the budget that is left. exploration: None for the plan as it is."""
+class SupportPolicy(ChargedBudget):
+    """What policies with a `SupportPlan` have in common; memory [n]: the budget that is left.
 
-    model: OutcomeNetwork
+    A subclass says what it expects at observations (`outcomes`).
+    """
+
     plan: SupportPlan
-    exploration: Exploration | None = None
+
+    def outcomes(self, h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """phi_h [n, A, J] of observations [n, m], and the bonus [n, A] if there is one."""
+        raise NotImplementedError
 
     @property
     def horizon(self) -> int:
         """H."""
         return len(self.plan.tables)
+
+    def start(self, n: int) -> np.ndarray:
+        """The first budget."""
+        return np.full(n, self.plan.budget)
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action with the least shortfall for each observation; of those that tie the first."""
+        phi, bonus = self.outcomes(h, states)
+        scores = (phi @ self.plan.at(h, memory)[:, :, None])[:, :, 0]
+        if bonus is not None:
+            scores = scores - bonus
+        least = scores.min(axis=1, keepdims=True)
+        return np.asarray((scores <= least + 1e-12 * np.abs(least)).argmax(axis=1))
+
+
+@dataclass(frozen=True)
+class LowRankPolicy(SupportPolicy):
+    """The plan on observations [n, m] with a learned phi. exploration: None for the plan as it is."""
+
+    model: OutcomeNetwork
+    plan: SupportPlan
+    exploration: Exploration | None = None
 
     @property
     def n_features(self) -> int:
@@ -94,16 +120,9 @@ class LowRankPolicy(ChargedBudget):
         """A."""
         return self.model.n_actions
 
-    def start(self, n: int) -> np.ndarray:
-        """The first budget."""
-        return np.full(n, self.plan.budget)
-
-    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """The action with the least shortfall for each observation; of those that tie the first."""
+    def outcomes(self, h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """phi of the network, and the bonus of `exploration`."""
         kinds, rewards = self.model.split(h, states)
         phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
-        scores = (phi @ self.plan.at(h, memory)[:, :, None])[:, :, 0]
-        if self.exploration is not None:
-            scores = scores - self.exploration.bonus(h, kinds, self.model.places(states))
-        least = scores.min(axis=1, keepdims=True)
-        return np.asarray((scores <= least + 1e-12 * np.abs(least)).argmax(axis=1))
+        bonus = None if self.exploration is None else self.exploration.bonus(h, kinds, self.model.places(states))
+        return phi, bonus

@@ -96,7 +96,7 @@ class RunConfig:
             values = read_toml(path)
             if not flat.is_flat(values):
                 return cls.from_dict(values)
-            config = cls.from_dict(flat.without_defaults(values))
+            config = cls.from_dict(flat.of_0_1(values))
             return cls(config.environment, config.learner, config.run, flat.checksum_0_1(values))
         except InputError as error:
             text = str(error)

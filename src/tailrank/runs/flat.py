@@ -78,6 +78,15 @@ def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in values.items() if name not in own or x != DEFAULTS_0_1.get(name)}
 
 
+def of_0_1(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A flat file of 0.1 as it was meant: from observations it learned by mixtures where nothing else was said."""
+    from tailrank.envs import SIMULATORS
+
+    left = without_defaults(values)
+    observed = left.get("environment") in SIMULATORS or left.get("rewards") is not None
+    return ({"model": "mixture"} if observed and left.get("algorithm", "ela") == "ela" else {}) | left
+
+
 def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The three tables of flat values, and how settings of the learner were written (`planner.beta`).
 

@@ -107,7 +107,8 @@ class Job:
         elif learner.keeps_episodes:
             with restoring():
                 (check_lowrank if "lowrank.counters" in arrays else check_observed)(arrays, env)
-            replay = shards.read(out, env, int(arrays["episodes"][0]))
+            grid = arrays.get("grid", np.array([0.0, 1.0]))
+            replay = shards.read(out, env, int(arrays["episodes"][0]), (float(grid[0]), float(grid[1])))
             self.saved = replay.n
             with restoring():
                 self.state = learner.resumed(learner.state_from(arrays, replay), env)

@@ -82,16 +82,25 @@ def elliptical_norms(model: Model[Any], visits: tuple[np.ndarray, ...], lam: flo
 
 
 def norms(rows: np.ndarray, seen: np.ndarray, lam: float) -> np.ndarray:
-    """||phi|| of every row of phi [n, d] in the inverse of sum seen phi phi^T + lam I, [n].
+    """||phi|| of every row of phi [n, d] in the inverse of sum seen phi phi^T + lam I, [n]."""
+    met = seen > 0.0
+    return norms_in(covariance_root(np.sqrt(seen[met])[:, None] * rows[met], lam), rows)
 
-    The covariance is R^T R with R from a QR decomposition of its root, so that features which are nearly the same cost
-    half the digits that they would cost in the covariance itself.
+
+def covariance_root(rows: np.ndarray, lam: float) -> np.ndarray:
+    """R [d, d], upper triangular, with R^T R = sum phi phi^T + lam I over rows [n, d].
+
+    From a QR decomposition of the rows, so that features which are nearly the same cost half the digits that they
+    would cost in the covariance itself.
     """
+    return np.asarray(np.linalg.qr(np.vstack([rows, np.sqrt(lam) * np.eye(rows.shape[1])]), mode="r"))
+
+
+def norms_in(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """||phi|| of rows [n, d] in the inverse of the covariance with this root, [n]."""
     from scipy.linalg import solve_triangular
 
-    met = seen > 0.0
-    root = np.vstack([np.sqrt(seen[met])[:, None] * rows[met], np.sqrt(lam) * np.eye(rows.shape[1])])
-    half = solve_triangular(np.linalg.qr(root, mode="r"), rows.T, trans="T", check_finite=False)
+    half = solve_triangular(root, rows.T, trans="T", check_finite=False)
     return np.asarray(np.sqrt((half**2).sum(axis=0)))
 
 

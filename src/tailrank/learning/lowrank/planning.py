@@ -39,22 +39,27 @@ def support_of(fit: LowRankFit, replay: Replay, rng: np.random.Generator) -> Obs
     kinds = played_kinds(fit.network, t)
     states, weights = [], []
     for part in [rows] if fit.setting.shared_psi else [rows[t.h[rows] == h] for h in range(replay.horizon - 1)]:
-        K = fit.setting.rank
-        log_psi = fit.log_psi(t.h[part], t.after[part])
-        base = kinds[part][:, :K].mean(axis=0)
-        blind = np.exp(log_psi - log_psi.max(axis=1, keepdims=True))
-        share = blind / np.maximum(blind @ base, 1e-300)[:, None]
-        weight = share / np.maximum(share.sum(axis=0), 1e-300)
-        if part.size > MOST_STATES:
-            chance = weight.mean(axis=1)
-            taken = rng.choice(part.size, size=MOST_STATES, p=chance / chance.sum())
-            weight = weight[taken] / chance[taken, None]
-            weight /= weight.sum(axis=0)
-            part = part[taken]
-        states.append(t.after[part])
-        weights.append(np.ascontiguousarray(weight.T))
+        kept, weight = psi_weights(
+            fit.log_psi(t.h[part], t.after[part]), kinds[part][:, : fit.setting.rank].mean(axis=0), rng
+        )
+        states.append(t.after[part[kept]])
+        weights.append(weight)
     first = replay.features[-300:, 0].astype(np.float64)
     return ObservedSupport(tuple(states), tuple(weights), first)
+
+
+def psi_weights(log_psi: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The places [N] of next states that are kept, and w [K, N] there, of log psi_k [n, K] and p = base [K]."""
+    blind = np.exp(log_psi - log_psi.max(axis=1, keepdims=True))
+    share = blind / np.maximum(blind @ base, 1e-300)[:, None]
+    weight = share / np.maximum(share.sum(axis=0), 1e-300)
+    kept = np.arange(len(weight))
+    if kept.size > MOST_STATES:
+        chance = weight.mean(axis=1)
+        kept = rng.choice(kept.size, size=MOST_STATES, p=chance / chance.sum())
+        weight = weight[kept] / chance[kept, None]
+        weight /= np.maximum(weight.sum(axis=0), 1e-300)
+    return kept, np.ascontiguousarray(weight.T)
 
 
 def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) -> Exploration:

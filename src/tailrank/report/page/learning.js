@@ -142,7 +142,7 @@ export function explanation(learning) {
     parts.push(`CVaR here is at the runs' own level, the worst ${levels}; the slider does not move it.`);
   } else parts.push("The plans were not evaluated while learning.");
   if (most >= 3) {
-    parts.push(`Thick lines are means over seeds, bands their ${percent(confidence)} intervals (bootstrap over seeds).`);
+    parts.push(`Thick lines are means over seeds, bands their ${percent(confidence)} bootstrap intervals.`);
   } else if (most === 2) parts.push("The thick line is the mean of two seeds, too few for an interval.");
   if (any("cvar_low")) parts.push("Bands of CVaR also hold the bounds of each evaluation.");
   if (most === 1 && any("regret")) parts.push("One seed, exact evaluation: there is no interval to show.");

@@ -1,0 +1,230 @@
+"""A class of functions (phi, psi) over raw states: its likelihood by hand, Algorithm 1 on it, bad members."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tailrank import InputError
+from tailrank.envs import make_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.learn import learn
+from tailrank.learning.lowrank.class_ela import FunctionClassELA
+from tailrank.learning.lowrank.class_planning import bonus_of
+from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
+from tailrank.learning.schedule import Schedule
+
+H, A = 4, 3
+
+
+def lock(instance=0, m=6):
+    return make_simulator("lowrank-lock", horizon=H, n_actions=A, n_features=m, instance=instance)
+
+
+def member(env, h):
+    return lambda x: env.features(h, x), lambda x: np.exp(env.log_densities(x))
+
+
+@pytest.fixture(scope="module")
+def members():
+    """The truth of step h is member 2 + h; before and after it those of other locks."""
+    wrong = [member(lock(i), h) for i in (1, 2) for h in range(2)]
+    return wrong[:2] + [member(lock(), h) for h in range(H - 1)] + wrong[2:]
+
+
+def run(learner, env, iterations, seed=0):
+    streams = Streams(seed)
+    state = learner.init(env, streams)
+    for _ in range(iterations):
+        state, info = learner.step(state, env, streams)
+    return state, info, streams
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_the_most_likely_member_by_brute_force(members, share):
+    env = lock()
+    learner = FunctionClassELA(tau=0.25, members=members, batch=3, share=share)
+    state, info, _ = run(learner, env, 2)
+    scores = np.zeros((H - 1, len(members)))
+    played = state.played
+    begin = 0
+    for e, length in enumerate(played.lengths):
+        for h in range(max(e % H - 1, 0), length):  # what came before is of the roll-in
+            x, after = (played.features[begin + e + h + i][None].astype(float) for i in (0, 1))
+            for i, (phi, psi) in enumerate(members):
+                scores[h, i] += math.log(
+                    sum(p * q for p, q in zip(phi(x)[0, played.actions[begin + h]], psi(after)[0]))
+                )
+        begin += length
+    assert state.scores == pytest.approx(scores, rel=1e-9)
+    best = scores.argmax(axis=1) if not share else [scores.sum(axis=0).argmax()] * (H - 1)
+    assert info.chosen == tuple(best)
+
+
+def test_collection_is_that_of_the_print(members):
+    learner = FunctionClassELA(members=members)
+    state, _, _ = run(learner, lock(), 5)
+    assert state.episodes == 5 * H
+    assert state.steps == 5 * (1 + H * (H - 1) // 2 + (H - 2))
+    seen, in_d = learner.data(state.played)
+    for h in range(H - 1):
+        assert sorted(seen.episode[(seen.step == h) & in_d] % H) == [h + 1] * 5, "D_h: trajectory h"
+        assert sorted(seen.episode[(seen.step == h) & ~in_d] % H) == [h] * 5, "D~_h: trajectory h - 1"
+
+
+def test_the_last_actions_of_a_collection_are_uniform(members):
+    """Whatever the plan: at each step of D and D~ all actions are played about as often, not so in roll-ins."""
+    learner = FunctionClassELA(members=members, batch=400)
+    state, _, _ = run(learner, lock(), 2)
+    seen, in_d = learner.data(state.played)
+    for h in range(H - 1):
+        for part in (in_d, ~in_d):
+            rows = part & (seen.step == h) & (seen.episode >= 400 * H)
+            assert np.bincount(seen.actions[rows], minlength=A) / 400 == pytest.approx(np.full(A, 1 / A), abs=0.1)
+    every = state.played.transitions(state.played.steps, np.random.default_rng(0))
+    rolled = (every.step == 0) & (every.episode % H >= 2) & (every.episode >= 400 * H)
+    assert np.bincount(every.actions[rolled], minlength=A).min() < 0.1 * rolled.sum()
+
+
+@pytest.mark.parametrize("collect", ["printed", "plan"])
+def test_the_right_members_are_found_and_the_plan_is_good(members, collect, tmp_path):
+    env = lock()
+    learned = learn(env, FunctionClassELA(tau=0.25, members=members, collect=collect, growth=0.2), episodes=300)
+    assert learned.learner.chosen(learned.state) == (2, 3, 4)
+    assert learned.evaluate(episodes=4000).cvar >= 0.93 * env.optimum(0.25)
+    assert learned.returns.size == (0 if collect == "printed" else learned.episodes), "cut episodes have no return"
+    with pytest.raises(InputError, match="a ClassPolicy cannot be saved"):
+        learned.save(tmp_path / "lock.policy")
+
+
+def test_equally_likely_members_the_first_wins():
+    same = member(lock(), 0)
+    assert FunctionClass([same, same]).most_likely(np.array([-3.0, -3.0])) == 0
+    with pytest.raises(InputError, match="not realizable, each of the 2"):
+        FunctionClass([same, same]).most_likely(np.full(2, -np.inf))
+
+
+def test_the_bonus_is_that_of_the_definition_with_log_class_size(members):
+    env, k, schedule = lock(), 6, Schedule(alpha_scale=0.02, lam_scale=0.1)
+    learner = FunctionClassELA(tau=0.25, members=members, schedule=schedule)
+    state, _, _ = run(learner, env, k)
+    model, (seen, in_d) = state.policy.model, learner.data(state.played)
+    d, confidence = env.d, math.log(len(members) * H * k / schedule.delta)
+    x = np.random.default_rng(0).normal(size=(5, 6))
+    for h in range(H):
+        rows = (seen.step == h) & in_d
+        expected = np.zeros((5, A))
+        if h < H - 2:
+            phi = members[model.chosen[h]][0]
+            met = phi(seen.features[rows].astype(float))[np.arange(k), seen.actions[rows]]
+            inverse = np.linalg.inv(met.T @ met + 0.1 * d * confidence * np.eye(d))
+            norms = np.sqrt(np.einsum("nad,de,nae->na", phi(x), inverse, phi(x)))
+            expected = np.minimum(0.02 * H * math.sqrt((A + d * d) * confidence) * norms, H) * env.reward_range[1]
+        assert state.policy.outcomes(h, x)[1] == pytest.approx(expected, rel=1e-9)
+    twice = bonus_of(
+        type(model)(FunctionClass(list(members) * 2), model.chosen, model.rewards, A),
+        seen.where(in_d),
+        schedule,
+        k,
+    )
+    assert twice.alpha / state.policy.bonus.alpha == pytest.approx(
+        math.sqrt((confidence + math.log(2)) / confidence), rel=1e-12
+    )
+
+
+def test_resumed_to_the_same_bits(members):
+    env, streams = lock(), Streams(3)
+    learner = FunctionClassELA(tau=0.25, members=members, growth=0.2)
+    state, infos = learner.init(env, streams), []
+    for k in range(6):
+        state, info = learner.step(state, env, streams)
+        infos.append(info)
+        if k == 2:
+            stored = {name: array.copy() for name, array in state.to_arrays().items()}
+    again = learner.restored(stored, lock(), Streams(3))
+    for info in infos[3:]:
+        again, repeated = learner.step(again, env, Streams(3))
+        assert repeated.objective == info.objective
+        assert np.array_equal(repeated.returns, info.returns)
+    assert all(np.array_equal(a, again.to_arrays()[name]) for name, a in state.to_arrays().items())
+
+
+def test_output_by_fresh_episodes(members):
+    env = lock()
+    learner = FunctionClassELA(tau=0.25, members=members)
+    state, _, streams = run(learner, env, 4)
+    output = learner.choose(state, env, streams, "best", 300)
+    assert set(output.about["scores"]) == {"greedy", "iterate 4"}
+    assert output.about["scores"][output.returned] == max(output.about["scores"].values())
+    assert learner.choose(state, env, streams, "greedy", 300).returned == "greedy"
+
+
+BAD = {
+    r"phi: must have shape \[12, 3, 4\], found \[12, 2, 4\]": lambda phi, psi: (lambda x: phi(x)[:, :2], psi),
+    r"phi: must have shape": lambda phi, psi: (lambda x: 1.0, psi),
+    r"phi\[0, 0\] sums to 2, expected 1": lambda phi, psi: (lambda x: 2 * phi(x), psi),
+    r"phi\[0, 0, 0\] = -1: a probability must not be negative": lambda phi, psi: (lambda x: 0 * phi(x) - 1, psi),
+    r"phi: must return numbers": lambda phi, psi: (lambda x: [["a"]] * len(x), psi),
+    r"phi has d = 5, members\[0\] has 4": lambda phi, psi: (
+        lambda x: np.concatenate([phi(x), np.zeros((len(x), A, 1))], axis=2),
+        lambda x: np.ones((len(x), 5)),
+    ),
+    r"psi: must have shape \[12, 4\], found \[12, 3\]": lambda phi, psi: (phi, lambda x: psi(x)[:, :3]),
+    r"psi\[0, 0\] = -1: a density must not be negative": lambda phi, psi: (phi, lambda x: 0 * psi(x) - 1),
+    r"psi\[0, 0\] = nan: must be finite": lambda phi, psi: (phi, lambda x: psi(x) * np.nan),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_members_are_refused_in_one_line(message):
+    good = member(lock(), 0)
+    learner = FunctionClassELA(members=[good, BAD[message](*good)], batch=2)
+    with pytest.raises(InputError, match=r"^members\[1\]: " + message) as error:
+        run(learner, lock(), 1)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_class_is_refused():
+    for members, message in (([], "at least one"), ([3], r"members\[0\]: must be a pair"), ([(np.exp,)], "pair")):
+        with pytest.raises(InputError, match=message):
+            FunctionClassELA(members=members)
+    good = member(lock(), 0)
+    with pytest.raises(InputError, match="rewards: rich-lock does not tell its laws"):
+        FunctionClassELA(members=[good]).init(make_simulator("rich-lock", horizon=3), Streams(0))
+    with pytest.raises(InputError, match="levels: must be finite numbers that grow"):
+        KnownRewards(np.array([1.0, 0.0]), lambda h, x: x)
+    state = FunctionClassELA(members=[good]).init(lock(), Streams(0))
+    with pytest.raises(InputError, match=r"scores: must have shape \[3, 2\], found \[3, 1\]"):
+        FunctionClassELA(members=[good] * 2).restored(state.to_arrays(), lock(), Streams(0))
+
+
+class Ending:
+    """A lock whose episodes end after two steps."""
+
+    def __init__(self):
+        self.inner = lock()
+        self.__dict__ |= {n: getattr(self.inner, n) for n in ("name", "horizon", "n_actions", "n_features", "width")}
+        self.levels, self.reward_laws, self.reset = self.inner.levels, self.inner.reward_laws, self.inner.reset
+        self.h = 0
+
+    def step(self, actions):
+        rewards, after, over = self.inner.step(actions)
+        self.h += 1
+        return rewards, after, over | (self.h >= 2)
+
+
+def test_episodes_that_end_early_are_refused(members):
+    with pytest.raises(InputError, match="ended after 2 of 4 steps"):
+        run(FunctionClassELA(members=members), Ending(), 1)
+
+
+def test_a_narrow_simulator_plays_in_batches(members):
+    wide, narrow = lock(), lock()
+    narrow.width = 3
+    learner = FunctionClassELA(members=members, bonus="none")
+    a, b = (run(learner, env, 1)[0] for env in (wide, narrow))
+    assert np.array_equal(a.played.lengths, b.played.lengths)
+    assert np.array_equal(a.played.first, b.played.first)
+    assert np.array_equal(np.bincount(learner.data(b.played)[0].step), np.full(H - 1, 2))
