@@ -192,8 +192,8 @@ def test_one_step():
 def test_the_bonus_of_the_last_step_counts_visits(monkeypatch):
     """Also when it is the only one."""
     told = []
-    original = ObservedELA._planned
-    monkeypatch.setattr(ObservedELA, "_planned", lambda *a, **k: (told.append(a[3]), original(*a, **k))[1])
+    original = ObservedELA._with_plan
+    monkeypatch.setattr(ObservedELA, "_with_plan", lambda *a, **k: (told.append(a[3]), original(*a, **k))[1])
     state, _, _ = trained(ObservedELA(0.2, Discriminative(rank=2)), OneStep(), 0, 22)
     visits, bonus = state.counts.visits(), told[-1]
     for z in range(2):

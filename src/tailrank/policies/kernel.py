@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.policies.tables import ChargedBudget
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -67,7 +69,7 @@ class BudgetScale:
 
 
 @dataclass(frozen=True)
-class KernelPolicy:
+class KernelPolicy(ChargedBudget):
     """A `Policy` on features [n, m]; its memory [n] is the budget that is left.
 
     representatives [M, k] in the metric; neighbours: how many of them a state is made of. bonus, allowed [M, A]: what
@@ -131,18 +133,6 @@ class KernelPolicy:
             result,
         )
         return result
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budget less the reward."""
-        return np.asarray(memory - rewards)
 
 
 def interpolation(points: np.ndarray, representatives: np.ndarray, neighbours: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.policies.kernel import BudgetScale
+from tailrank.policies.tables import ChargedBudget
 
 CLIP = 10.0
 """Standardised features are cut here: what was almost constant in training must not shout later."""
@@ -46,7 +47,7 @@ def shortfalls(xp: Any, logits: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class ShortfallPolicy:
+class ShortfallPolicy(ChargedBudget):
     """A `Policy` on features [n, m]; its memory [n] is the budget that is left.
 
     layers: pairs W [E, k, k'], b [E, k'] of E networks (float32); the last has A (C - 1) numbers. centre, spread [m]:
@@ -92,15 +93,3 @@ class ShortfallPolicy:
         rows, part = np.arange(len(values)), (place - low)[:, None]
         found = (1.0 - part) * values[rows, :, low] + part * values[rows, :, low + 1]
         return np.asarray(found.argmin(axis=1))
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budget less the reward."""
-        return np.asarray(memory - rewards)

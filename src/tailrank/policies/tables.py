@@ -135,6 +135,22 @@ class Memoryless:
         return memory
 
 
+class ChargedBudget:
+    """What policies have in common whose memory [n] is the budget that is left, a real number."""
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """The budget less the reward."""
+        return np.asarray(memory - rewards)
+
+
 @dataclass(frozen=True)
 class MarkovPolicy(Memoryless):
     """Acts on (step, state) alone: actions [H, S].

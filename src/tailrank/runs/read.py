@@ -125,7 +125,7 @@ class Run:
         return np.array([np.nan if x is None else x for x in numbers])
 
     @cached_property
-    def _made(self) -> tuple[Any, str]:
+    def _make(self) -> tuple[Any, str]:
         """Its environment and nothing; or None, and why it was not made."""
         try:
             config = RunConfig.from_dict(without_defaults(self.config))
@@ -139,12 +139,12 @@ class Run:
     @property
     def environment(self) -> Any:
         """Its environment, or None where it cannot be made from the configuration or is a simulator."""
-        return self._made[0]
+        return self._make[0]
 
     @property
     def missing(self) -> str:
         """Why its environment could not be made, if so."""
-        return self._made[1]
+        return self._make[1]
 
     @cached_property
     def truth(self) -> FiniteMDP | None:

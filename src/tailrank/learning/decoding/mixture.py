@@ -49,7 +49,7 @@ def fit_mixture(
         basis, noise = subspace(samples, weights, largest_subspace)
         inside = noise * np.eye(basis.shape[1]) if decoder is None else basis.T @ decoder.within @ basis
         for _ in range(3 if decoder is None else 2):
-            decoder = _grown(samples, seeds, basis @ _whitener(inside), rank, separation, rng)
+            decoder = _grow(samples, seeds, basis @ _whitener(inside), rank, separation, rng)
             within = _residuals(samples, decoder)
             inside = basis.T @ within @ basis
         decoder = replace(decoder, within=within)  # type: ignore[type-var]
@@ -159,7 +159,7 @@ def _whitener(covariance: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values.max() + 1e-300)))
 
 
-def _grown(
+def _grow(
     samples: list[np.ndarray],
     seeds: list[np.ndarray],
     project: np.ndarray,

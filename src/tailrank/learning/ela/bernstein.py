@@ -6,7 +6,7 @@ under the right budget the shortfall is zero but in the worst tau-fraction. The 
 norm of the learned features in place of 1 / sqrt(N):
 
     x = c_a^2 (A + d^2) L ||phi_h(s, a)||^2_{Sigma_h^{-1}}           (so that alpha ||phi|| = H sqrt(x))
-    b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R       (`planners.optimistic`)
+    b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R       (`planning/latent/optimistic.py`)
 
 Nothing is proved about it: the variance is that of the learned model, and the one-step-back argument that lets
 Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all steps but the last carry a bonus.

@@ -80,7 +80,7 @@ class LowRankELA(ObservedELA):
         state, compared = None, 0
         for block in self.block.pilots(simulator, streams):
             if state is None or block.episodes >= 2 * compared:
-                state, compared = self._compared(block, simulator, streams, None), block.episodes
+                state, compared = self._compare(block, simulator, streams, None), block.episodes
                 if state.fit is not None:
                     return state
         return LowRankState(block, block.policy, compared=compared)
@@ -93,7 +93,7 @@ class LowRankELA(ObservedELA):
             block, info = self.block.step(state.block, simulator, streams)
             state = replace(state, block=block, policy=block.policy)
             if info.refitted and state.episodes >= AGAIN * state.compared:
-                state = self._compared(block, simulator, streams, state)
+                state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
         batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
@@ -103,9 +103,9 @@ class LowRankELA(ObservedELA):
         refit = state.episodes >= REFIT * state.fitted_at
         if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
-            state = self._compared(block, simulator, streams, state)
+            state = self._compare(block, simulator, streams, state)
         elif refit:
-            state = self._fitted(state, simulator, streams)
+            state = self._with_fit(state, simulator, streams)
         elif state.fit is not None:
             fit = self._oracle.updated(state.fit, state.block.replay, rng=streams.oracle(k, 2))
             state = replace(state, fit=fit)
@@ -136,7 +136,7 @@ class LowRankELA(ObservedELA):
             return super().output(state, simulator, streams, episodes)
         if state.fit is None:
             return self.block.output(state.block, simulator, streams, episodes)
-        return Output(self.greedy(self._fitted(state, simulator, streams), simulator), 0.0, 0.0)
+        return Output(self.greedy(self._with_fit(state, simulator, streams), simulator), 0.0, 0.0)
 
     def promise_error(self, state: Any, simulator: Simulator, rng: np.random.Generator, draws: int = 20) -> float:
         """Standard error of the promise: what as many episodes of the policy as were played would tell of its CVaR."""
@@ -172,7 +172,7 @@ class LowRankELA(ObservedELA):
         block = self.block.resumed(state.block, simulator)
         return replace(state, block=block, policy=block.policy)
 
-    def _compared(
+    def _compare(
         self, block: ObservedState, simulator: Simulator, streams: Streams, last: LowRankState | None
     ) -> LowRankState:
         """Fit a low-rank model, and put in charge whichever explains the held-out episodes."""
@@ -196,7 +196,7 @@ class LowRankELA(ObservedELA):
         gain = new[keep] - old
         return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
 
-    def _fitted(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
+    def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)
         fit = self._oracle.fit(state.block.replay, simulator.n_actions, rng=rng, last=state.fit)
         return self._supported(replace(state, fit=fit, fitted_at=state.episodes), streams)

@@ -101,8 +101,8 @@ class LowRankOracle:
             searched = replay.n
         else:
             setting, psi, searched = last.setting, last.psi, last.searched
-        found = self._fitted(data, setting, rng, psi)
-        return replace(self._joined(data, found, rng), searched=searched)
+        found = self._fit(data, setting, rng, psi)
+        return replace(self._join(data, found, rng), searched=searched)
 
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
@@ -148,10 +148,10 @@ class LowRankOracle:
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
     def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
-        found = replace(self, epochs=self.epochs // 2)._fitted(data, setting, rng, None)
+        found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
         return found, data.log_likelihoods(found)[data.held]
 
-    def _fitted(
+    def _fit(
         self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
     ) -> LowRankFit:
         """phi and psi by turns: an epoch on phi, then the M-step on psi."""
@@ -168,21 +168,21 @@ class LowRankOracle:
             mine = share[:, : setting.rank].astype(np.float64)
             return tuple(gaussians.refit(data.after[rows], mine[rows], pooled, nu) for rows in parts)
 
-        best, weights, psi = self._trained(data, setting, data.held, psi, next_psi, rng)
+        best, weights, psi = self._train(data, setting, data.held, psi, next_psi, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
         return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
 
-    def _joined(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
+    def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
         found = [fit.weights]
         for i in range(1, self.members):
             held = data.episode % HELD == i
             if held.any() and not held.all():
-                found.append(self._trained(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
+                found.append(self._train(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
         acting = network.network_of(network.mean_of(found), data.centre, data.project, data.n_actions)
         return replace(fit, network=acting)
 
-    def _trained(
+    def _train(
         self,
         data: OutcomeData,
         setting: Setting,

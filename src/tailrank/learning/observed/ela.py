@@ -198,7 +198,7 @@ class ObservedELA(SimulatorLearner, Observing):
         """The policy that the model believes to be best, without bonus."""
         counts = state.counts
         bonus = np.zeros((counts.steps, counts.n_latents, counts.n_actions))
-        return replace(state.policy, plan=self._planned(state, simulator.horizon, bonus, prior, caution))
+        return replace(state.policy, plan=self._with_plan(state, simulator.horizon, bonus, prior, caution))
 
     def output(self, state: ObservedState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
         """Of the plans without bonus the one with the highest CVaR in so many more training episodes, the same for all.
@@ -297,7 +297,7 @@ class ObservedELA(SimulatorLearner, Observing):
             bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
         if self.bonus == "none":
             bonus[:] = 0.0
-        plan = self._planned(state, H, bonus * state.grid.top)  # lines 15-16
+        plan = self._with_plan(state, H, bonus * state.grid.top)  # lines 15-16
         present = _present(state.policy.base)
         here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
         returns = np.zeros(0) if played is None else played.returns
@@ -313,7 +313,7 @@ class ObservedELA(SimulatorLearner, Observing):
             state.fitted.converged,
         )
 
-    def _planned(
+    def _with_plan(
         self, state: ObservedState, H: int, bonus: np.ndarray, prior: float = 0.0, caution: float = 0.0
     ) -> ObservedPlan:
         first = state.replay.features[:, 0]

@@ -131,7 +131,7 @@ class ShortfallCandidate(Checked):
                 state, value = self._advance(state, data, rows, n_actions)
             states.append(state)
             losses.append(float(value))
-        return self._made(before, tuple(states), before.updates + chunks * CHUNK, float(np.mean(losses)), played)
+        return self._update(before, tuple(states), before.updates + chunks * CHUNK, float(np.mean(losses)), played)
 
     def _advance(self, state: Any, data: Any, rows: np.ndarray, n_actions: int) -> tuple[Any, Any]:
         from tailrank.learning.shortfall._training_jax import advance
@@ -146,21 +146,17 @@ class ShortfallCandidate(Checked):
         # Slopes begin as the law of the returns that were seen.
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
-        empty = FittedShortfall(
-            (),
-            centre,
-            spread,
-            scale,
-            0,
-            np.nan,
-            played.first,
-            played.returns(),
-            tau,
-            played.horizon,
-            n_actions,
-            self.epsilon,
+        empty = self._empty((centre, spread), scale, played, tau, n_actions)
+        return self._update(
+            empty, tuple(self._member(empty, slope, rng) for _ in range(self.members)), 0, np.nan, played
         )
-        return self._made(empty, tuple(self._member(empty, slope, rng) for _ in range(self.members)), 0, np.nan, played)
+
+    def _empty(
+        self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, played: PlayedEpisodes, tau: float, A: int
+    ) -> FittedShortfall:
+        """Without networks and updates; around: centre and spread of the features."""
+        first, returns, H = played.first, played.returns(), played.horizon
+        return FittedShortfall((), *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
 
     def _member(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
         from tailrank.learning.shortfall._training_jax import start_training
@@ -174,7 +170,7 @@ class ShortfallCandidate(Checked):
             layers.append((w.astype(np.float32), b.astype(np.float32)))
         return start_training(tuple(layers), self.rate)
 
-    def _made(
+    def _update(
         self, before: FittedShortfall, states: tuple[Any, ...], updates: int, loss: float, played: PlayedEpisodes
     ) -> FittedShortfall:
         return replace(before, states=states, updates=updates, loss=loss, first=played.first, returns=played.returns())
@@ -193,24 +189,11 @@ class ShortfallCandidate(Checked):
 
         unit, low, count, origin, updates, loss = (float(x) for x in arrays["numbers"])
         scale = BudgetScale(unit, low, int(count), origin)
-        like = FittedShortfall(
-            (),
-            arrays["centre"],
-            arrays["spread"],
-            scale,
-            int(updates),
-            loss,
-            played.first,
-            played.returns(),
-            tau,
-            played.horizon,
-            n_actions,
-            self.epsilon,
-        )
+        like = self._empty((arrays["centre"], arrays["spread"]), scale, played, tau, n_actions)
         shape = tuple(self._member(like, np.full(scale.count - 1, 0.5), rng) for _ in range(self.members))
         leaves, tree = jax.tree.flatten(shape)
         found = [jnp.asarray(arrays[f"leaf.{i}"]) for i in range(len(leaves))]
-        return self._made(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
+        return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
 
 
 def teaching(played: PlayedEpisodes, scale: BudgetScale, ahead: int, centre: np.ndarray, spread: np.ndarray) -> Any:

@@ -5,7 +5,7 @@
 
 backward in time, with fresh outcomes at every step. Where an outcome can be drawn at any pair (a generative model,
 here the MDP itself) nothing else of the MDP is needed. Without features every state has its own entry, nothing is
-regressed, and J^ tends to the values of `planners.iterated_cvar` at the rate 1 / sqrt(n).
+regressed, and J^ tends to the values of `nested.iterated_cvar` at the rate 1 / sqrt(n).
 
 How far it can be off: by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart every empirical law is within eps
 = sqrt(log(2 H S A / delta) / (2 n)) of the true one, with probability 1 - delta for all pairs at once; a CVaR moves

@@ -1,4 +1,4 @@
-// Laws of the return, and the curve over budgets: the same numbers as tailrank.risk and planners/exact.py.
+// Laws of the return, and the curve over budgets: the same numbers as tailrank.risk and planning/exact/curve.py.
 //
 // tau in (0, 1] is the fraction of the lower tail; CVaR = c - E(c - X)^+ / tau at c = VaR.
 

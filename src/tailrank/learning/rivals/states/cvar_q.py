@@ -16,7 +16,7 @@ to claim 100 as value iteration does, where no policy has more than 50. There th
 to one s repairs what moving the level breaks (the action that is best at the level earns 0). Elsewhere it does not.
 
 Departures: a table for each step, nothing discounted; all weighted v_j at once where the paper takes one after the
-other; the levels of `planners.chow`, which hold log-spaced ones as the paper's; transitions of an episode last first;
+other; the levels of `criteria/chow.py`, with log-spaced ones as in the paper; transitions of an episode last first;
 rates by visits n, (H + 1) / (H + n) for C and n^-0.8 sqrt(y_i) ranges of the return for V, kept in the range; ties go
 to the larger mean. Exploration: epsilon-greedy; with `optimistic` tables begin at the most there is, else at 0.
 """

@@ -4,7 +4,7 @@ One episode of the last plan is played, its transitions are counted for single s
 empirical model with a bonus for what was seldom seen:
 
     Hoeffding   R sqrt(x)
-    Bernstein   sqrt(2 x Var W) + sqrt(2 x E(W^ - W)^2) + x R      (`planners.optimistic`)
+    Bernstein   sqrt(2 x Var W) + sqrt(2 x E(W^ - W)^2) + x R      (`planning/latent/optimistic.py`)
 
 x = c^2 L / N, where N counts visits of (state, action) at the step, L = log(S A H k / delta), and c is `alpha_scale`
 (1 in the paper).

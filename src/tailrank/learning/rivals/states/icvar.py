@@ -1,6 +1,6 @@
 """Learners for the nested (iterated) CVaR: ICVaR-RM (Du, Wang and Huang 2022) and a linear form (Chen et al. 2023).
 
-    J_h(s) = max_a CVaR_tau[ r + J_{h+1}(s') ],   J_H = 0                    (`planners.iterated_cvar`)
+    J_h(s) = max_a CVaR_tau[ r + J_{h+1}(s') ],   J_H = 0           (`planning/criteria/nested.py`)
 
 ICVaR-RM (tabular): the empirical law of (r, s') of every pair, and the bonus c (R / tau) sqrt(L / N). One episode of
 the last plan is played between two plans; a pair never tried promises the most.

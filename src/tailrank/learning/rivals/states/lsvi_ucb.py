@@ -205,7 +205,7 @@ class KnownFeatures(CountableLearner):
         """Play `batch` episodes with the last plan, update the statistics, plan anew if they changed enough."""
         k = state.k + 1
         if state.plan is None:
-            state = self._planned(state, env, streams, k)
+            state = self._with_plan(state, env, streams, k)
         ridges = self._played(state, env, streams.environment(k, 0))
         state = replace(
             state,
@@ -215,7 +215,7 @@ class KnownFeatures(CountableLearner):
             steps=state.steps + self.batch * (env.horizon - 1),
         )
         if any(ridge.grown >= math.log(self.switch) for ridge in ridges):
-            state = self._planned(state, env, streams, k)
+            state = self._with_plan(state, env, streams, k)
         objective = np.nan if state.plan is None else promised(state.plan, env)
         return state, Info(objective=objective, bonus_mean=state.paid[0], saturated=state.paid[1])
 
@@ -234,7 +234,7 @@ class KnownFeatures(CountableLearner):
             paid.append(self.alpha_scale * d * math.sqrt(confidence) * ridge.norms(step.phi))
         return [*paid, np.zeros(env.reward_of[-1].shape)]
 
-    def _planned(self, state: LSVIState, env: CountableEnv, streams: Streams, k: int) -> LSVIState:
+    def _with_plan(self, state: LSVIState, env: CountableEnv, streams: Streams, k: int) -> LSVIState:
         state = replace(state, ridges=tuple(ridge.settled() for ridge in state.ridges), plans=state.plans + 1)
         bonus = self.bonus(state, env)
         paid = np.concatenate([b.ravel() for b in bonus[:-1]] or [np.zeros(1)])
