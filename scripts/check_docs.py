@@ -44,7 +44,7 @@ plan = solve(env, tau=0.05)
 policy = plan.policy
 save(plan, "cliff.policy")
 for seed, name in enumerate("abc"):
-    run(RunConfig("risky-lock", 12, seed=seed, settings={"horizon": 4}), f"runs/{name}")
+    run(RunConfig.of("risky-lock", iterations=12, seed=seed, settings={"horizon": 4}), f"runs/{name}")
 """
 BEFORE = {"evaluation.md": CLIFF, "report.md": CLIFF, "simulators.md": "import gymnasium, numpy as np"}
 """What pages that are written elsewhere take for granted."""

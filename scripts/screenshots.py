@@ -24,7 +24,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         top = Path(name)
         for seed in range(5):
-            run(RunConfig("risky-lock", 60, seed=seed, settings={"horizon": 6}), top / f"seed-{seed}")
+            run(RunConfig.of("risky-lock", iterations=60, seed=seed, settings={"horizon": 6}), top / f"seed-{seed}")
         models = ROOT / "examples" / "models"
         for kind, sources, tau in (
             ("betting", [models / "betting.json"], 0.1),
