@@ -27,6 +27,7 @@ CORE = {
     "click",
     "cloudpickle",
     "farama-notifications",
+    "filelock",
     "gymnasium",
     "llvmlite",
     "markdown-it-py",
