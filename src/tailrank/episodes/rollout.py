@@ -17,11 +17,12 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs import sources
 from tailrank.envs.protocols import CountableEnv, Simulator
+from tailrank.episodes._gymnasium import play_in_gymnasium
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, on_states, policy_of
 
 if TYPE_CHECKING:
-    import gymnasium
+    pass
 
 MOST = 1e30
 """Largest number that a simulator may give: sums of such rewards are finite, and features are kept as float32."""
@@ -139,7 +140,9 @@ def play(
     if steps is None:
         raise InputError("horizon: the environment states no step limit; give one")
     gamma = checks.discount_factor(1.0 if discount is None else discount)
-    return _in_gymnasium(policy, env, n, checks.whole(steps, "horizon"), gamma, rng)
+    H = checks.whole(steps, "horizon")
+    states, actions, rewards = play_in_gymnasium(policy, env, n, H, rng)
+    return Episodes(states, actions, rewards, rewards @ gamma ** np.arange(H))
 
 
 def environment_of(policy: Policy, env: Any, horizon: int | None) -> tuple[Any, int | None]:
@@ -325,33 +328,3 @@ def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: 
         where = f"{simulator.name}, seed {seeds[i]}, {step}"
         raise InputError(f"{where}: feature {j} = {features[i, j]:g}, must be finite and at most {MOST:g}")
     return features
-
-
-def _in_gymnasium(
-    policy: Policy, env: gymnasium.Env[Any, Any], n: int, H: int, discount: float, rng: np.random.Generator
-) -> Episodes:
-    states = np.full((n, H + 1), -1, dtype=np.int64)
-    actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
-    for episode, seed in enumerate(rng.integers(0, 2**31, size=n)):
-        observation, _ = env.reset(seed=int(seed))
-        memory = policy.start(1)
-        states[episode, 0] = _state(observation, episode, 0)
-        for h in range(H):
-            here = states[episode, h : h + 1]
-            action = policy.act(h, here, memory)
-            observation, reward, terminated, truncated, _ = env.step(int(action[0]))
-            rewards[episode, h] = checks.number(reward, f"reward of episode {episode}, step {h}")
-            actions[episode, h], states[episode, h + 1] = action[0], _state(observation, episode, h + 1)
-            if terminated or truncated:
-                break
-            memory = policy.update(h, here, action, rewards[episode, [h]], states[episode, [h + 1]], memory)
-    return Episodes(states, actions, rewards, rewards @ discount ** np.arange(H))
-
-
-def _state(observation: object, episode: int, step: int) -> int:
-    if isinstance(observation, int | np.integer):
-        return int(observation)
-    raise InputError(
-        f"observation of episode {episode}, step {step} is {type(observation).__name__}: a policy for a finite MDP "
-        "plays in environments whose observations are state numbers (a Discrete space)"
-    )

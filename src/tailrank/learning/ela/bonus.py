@@ -108,3 +108,11 @@ def _one_hot(rows: np.ndarray) -> bool:
     return (
         rows.shape[0] == rows.shape[1] and bool((rows.diagonal() == 1.0).all()) and np.count_nonzero(rows) == len(rows)
     )
+
+
+def pair_norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarray:
+    """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
+    steps, K, A, d = transitions.shape
+    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d)
+    found = [norms(one.reshape(-1, d), seen.ravel(), lam) for one, seen in zip(phi, visits, strict=True)]
+    return np.stack(found).reshape(steps, K, A)

@@ -28,7 +28,7 @@ from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
 from tailrank.learning.decoding.smoothing import smoothed
-from tailrank.learning.ela.bonus import norms
+from tailrank.learning.ela.bonus import pair_norms
 from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
@@ -293,12 +293,12 @@ class ObservedELA(SimulatorLearner, Observing):
         bonus = np.minimum(alpha / np.sqrt(visits + lam), cap)
         if self.bonus == "elliptical" and H > 1:
             last = H - 1 if counts.steps == H else 1
-            norms = alpha * _norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
+            norms = alpha * pair_norms(counts.transitions()[:last, :, :, :d], visits[:last], lam)
             bonus[:last] = np.minimum(norms + WATCHFUL / np.sqrt(visits[:last] + 1.0), cap)
         if self.bonus == "none":
             bonus[:] = 0.0
         plan = self._with_plan(state, H, bonus * state.grid.top)  # lines 15-16
-        present = _present(state.policy.base)
+        present = state.policy.base > 0
         here = bonus[np.broadcast_to(present[:, :, None], bonus.shape)]
         returns = np.zeros(0) if played is None else played.returns
         return plan, ObservedInfo(
@@ -318,7 +318,7 @@ class ObservedELA(SimulatorLearner, Observing):
     ) -> ObservedPlan:
         first = state.replay.features[:, 0]
         start = posterior(state.fitted.decoder, 0, first[-200:])
-        present = np.broadcast_to(_present(state.policy.base), (H, state.counts.n_latents))
+        present = np.broadcast_to((state.policy.base > 0), (H, state.counts.n_latents))
         return self.planner(
             state.counts,
             H,
@@ -345,15 +345,3 @@ def remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> N
         played.lengths,
         played.rewards,
     )
-
-
-def _present(base: np.ndarray) -> np.ndarray:
-    return base > 0
-
-
-def _norms(transitions: np.ndarray, visits: np.ndarray, lam: float) -> np.ndarray:
-    """||phi||_{Sigma^{-1}} of every pair, [steps, K, A]; phi flat for pairs never tried."""
-    steps, K, A, d = transitions.shape
-    phi = np.where(visits[..., None] > 0, transitions / np.maximum(visits, 1.0)[..., None], 1.0 / d)
-    found = [norms(one.reshape(-1, d), seen.ravel(), lam) for one, seen in zip(phi, visits, strict=True)]
-    return np.stack(found).reshape(steps, K, A)
