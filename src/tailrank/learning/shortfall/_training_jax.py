@@ -1,8 +1,8 @@
 """Gradient steps of a shortfall network in JAX.
 
-The loss is the cross-entropy between the slopes of the network and those of the targets (`targets`): it is linear in the
-targets, its minimum is their mean, and a small probability of a bad return counts in proportion. Shapes are the same
-at every call, so that the step is compiled once.
+The loss is the cross-entropy between the slopes of the network and those of the targets (`targets`): it is linear in
+the targets, its minimum is their mean, and a small probability of a bad return counts in proportion. Shapes are the
+same at every call, so that the step is compiled once.
 """
 
 from __future__ import annotations
