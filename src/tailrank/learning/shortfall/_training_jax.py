@@ -21,7 +21,7 @@ FOLLOW = 0.02
 RULE = optax.scale_by_adam()
 
 
-class TrainingBatch(NamedTuple):
+class TeachingBatch(NamedTuple):
     """n steps: x [n, k] (inputs of the network), action [n], aim [n, C - 1] (slopes of the targets)."""
 
     x: Any
@@ -30,14 +30,14 @@ class TrainingBatch(NamedTuple):
 
 
 class TrainingState(NamedTuple):
-    """Of one member: layers, their slow copy, and Adam's memory."""
+    """Of E networks: layers (W [E, k, k'], b [E, k']), their slow copy, and Adam's memory."""
 
     layers: Any
     slow: Any
     memory: Any
 
 
-def loss(layers: Any, batch: TrainingBatch) -> Any:
+def loss(layers: Any, batch: TeachingBatch) -> Any:
     """Mean cross-entropy of the slopes."""
     n, width = batch.aim.shape
     logits = forward(jnp, layers, batch.x).reshape(n, -1, width)
@@ -52,15 +52,19 @@ def start_training(layers: Any) -> TrainingState:
 
 
 @jax.jit
-def advance(state: TrainingState, batches: TrainingBatch, rate: Any) -> tuple[TrainingState, Any]:
-    """A gradient step for each batch (arrays [steps, n, ...]), and the mean loss."""
+def advance(state: TrainingState, batches: TeachingBatch, rate: Any) -> tuple[TrainingState, Any]:
+    """A gradient step for each batch (arrays [steps, E, n, ...]: every network has its own), and the mean loss."""
 
-    def step(state: TrainingState, batch: TrainingBatch) -> tuple[TrainingState, Any]:
-        value, slope = jax.value_and_grad(loss)(state.layers, batch)
+    def total(layers: Any, batch: TeachingBatch) -> Any:
+        # The sum: the gradient of each network is then that of its own loss.
+        return jax.vmap(loss)(layers, batch).sum()
+
+    def step(state: TrainingState, batch: TeachingBatch) -> tuple[TrainingState, Any]:
+        value, slope = jax.value_and_grad(total)(state.layers, batch)
         updates, memory = RULE.update(slope, state.memory, state.layers)
         layers = jax.tree.map(lambda w, u: w - rate * u, state.layers, updates)
         slow = jax.tree.map(lambda s, w: s + FOLLOW * (w - s), state.slow, layers)
         return TrainingState(layers, slow, memory), value
 
     state, losses = jax.lax.scan(step, state, batches)
-    return state, losses.mean()
+    return state, losses.mean() / batches.action.shape[1]
