@@ -27,7 +27,7 @@ from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
 from tailrank.learning.observed.state import ObservedState
-from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
@@ -119,7 +119,7 @@ class LowRankELA(ObservedELA):
             return super().greedy(state, simulator, prior, caution)
         if state.fit is None:
             return self.block.greedy(state.block, simulator)
-        return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
+        return self._planned(state, simulator)
 
     def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
@@ -144,10 +144,7 @@ class LowRankELA(ObservedELA):
             return super().promise_error(state, simulator, rng, draws)
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
-        plan, returns = (
-            policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan,
-            state.replay.rewards.sum(axis=1),
-        )
+        plan, returns = self._planned(state, simulator).plan, state.replay.rewards.sum(axis=1)
         short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
         return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
 
@@ -212,16 +209,23 @@ class LowRankELA(ObservedELA):
         exploration = None
         if self.bonus != "none":
             exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
-        policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
-        return replace(state, policy=policy)
+        return replace(state, policy=self._planned(state, simulator, exploration))
 
-    def _support(self, state: LowRankState) -> ObservedSupport:
-        if state.support is None:
-            raise InputError("state: a low-rank model without its support")
-        return state.support
+    def _planned(
+        self, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
+    ) -> LowRankPolicy:
+        """The plan in the low-rank model of the state."""
+        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration)
 
     def _info(self, state: LowRankState, played: Observed, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
         return ObservedInfo(played.returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+
+
+def fitted(state: LowRankState) -> tuple[LowRankFit, ObservedSupport]:
+    """The low-rank model of a state in which one is in charge, and its support."""
+    if state.fit is None or state.support is None:
+        raise InputError("state: no low-rank model, or one without its support")
+    return state.fit, state.support
