@@ -39,7 +39,7 @@ ERRORS = 2.0
 LEAST = 50
 """Steps that training waits for an improvement, at least."""
 LEAST_REWARDS = 8
-"""Columns of a table of rewards, at least: code is compiled again when there are more, and new rewards come one by one."""
+"""Columns of a table of rewards, at least: where more are met code is compiled again."""
 
 
 @dataclass(frozen=True)

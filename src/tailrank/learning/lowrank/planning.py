@@ -74,7 +74,8 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
     sigma, tried = np.empty((steps, K, K)), np.empty((steps, A, z.shape[1], z.shape[1]))
     for s in range(steps):
         rows = step == s
-        sigma[s] = np.linalg.inv(kinds[rows].T @ kinds[rows] + max(lam, 1e-6) * np.eye(K))
+        in_d = kinds[rows & t.in_d]
+        sigma[s] = np.linalg.inv(in_d.T @ in_d + max(lam, 1e-6) * np.eye(K))
         for a in range(A):
             these = z[rows & (t.action == a)]
             tried[s, a] = np.linalg.inv(these.T @ these + np.eye(z.shape[1]))
