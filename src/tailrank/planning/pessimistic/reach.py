@@ -10,7 +10,7 @@ every pair has its part of the gap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,21 +29,28 @@ class Reach:
     cost: np.ndarray
     met: tuple[np.ndarray, ...]
 
+    def scaled(self, factor: float) -> Reach:
+        """With costs in other units."""
+        return replace(self, cost=self.cost * factor)
 
-def reach(model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
-    """Where the plan of `tables` goes from `budget`."""
+
+def reach(model: RecordedModel, tables: SavedTables, column: int, *, worth: bool = False) -> Reach:
+    """Where the plan of `tables` goes from the budget of a column. worth: they are those of `worth`, not of what is
+    saved."""
     from tailrank.planning.pessimistic import _kernels
 
     pairs = model.n_states * model.n_actions
     visits, cost = np.zeros((model.horizon, pairs)), np.zeros((model.horizon, pairs))
-    mass = np.zeros((model.n_states + 2, int(model.widths[0]) + 1))
-    mass[model.start.states, budget] = model.start.share
+    mass = np.zeros_like(tables.saved[0])
+    mass[model.start.states, column] = model.start.share
     met = []
     for h, step in enumerate(model.steps):
         met.append(mass)
-        further = np.zeros((model.n_states + 2, int(model.widths[h + 1]) + 1))
+        further = np.zeros_like(tables.saved[h + 1])
         _kernels.reach_next(
             model.n_actions,
+            int(model.widths[h] - model.widths[h + 1]) if worth else 0,
+            0.0 if worth else 1.0,
             step.ptr,
             step.next_state,
             step.units,
