@@ -66,10 +66,10 @@ class Planner:
         for caution in cautions:
             made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
             tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
-            likely = self.goal.judge(counting.doubted(counts), made.actions)
             # A plan begins with the budget that is best where it was made, or where it is judged.
             for budget in dict.fromkeys(self.goal.best(model, one) for one in (made, tables)):
-                lower, promise = (self.goal.value(model, one, budget) for one in (tables, likely))
+                lower = self.goal.value(model, tables, budget)
+                promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
                 found = CautiousPlan(tables, budget, lower, promise, caution)
                 if lower > asked:
                     return found
@@ -94,7 +94,7 @@ class Planner:
             for caution in CAUTION:
                 tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
                 budget = self.goal.best(judging, tables)
-                worth[caution] += 0.5 * self.goal.value(judging, self.goal.judge(judging, tables.actions), budget)
+                worth[caution] += 0.5 * self.goal.promise(judging, tables.actions, budget)
         return worth
 
 

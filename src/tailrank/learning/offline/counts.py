@@ -22,6 +22,7 @@ Ordentlich's universal portfolio gives a ball around the plain shares n_o / N of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,10 +44,15 @@ class StepCounts:
     count: np.ndarray
     price: np.ndarray
 
-    @property
+    @cached_property
     def total(self) -> np.ndarray:
         """How often each pair was counted, [S A]."""
         return np.diff(np.concatenate([[0], np.cumsum(self.count)])[self.ptr])
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """n_o / N of each outcome, [m]."""
+        return self.count / np.repeat(self.total, np.diff(self.ptr))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +212,9 @@ def _shares(ptr: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _plain(step: StepCounts, nats: float, growth: float) -> RecordedStep:
     """Shares n_o / N with the radius (nats + growth log(N + 1)) / N."""
     total = step.total
-    share = step.count / np.repeat(total, np.diff(step.ptr))
     many = np.maximum(total, 1.0)
-    radius = (nats + growth * np.log(many + 1.0)) / many
-    return RecordedStep(step.ptr, step.next_state, step.units, share, np.where(total > 0, radius, np.inf))
+    radius = (nats + (growth * np.log(many + 1.0) if growth else 0.0)) / many
+    return RecordedStep(step.ptr, step.next_state, step.units, step.share, np.where(total > 0, radius, np.inf))
 
 
 def _sums(ptr: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ def half_plan(halves: tuple[EpisodeLog, EpisodeLog], task: HalfTask) -> HalfPlan
             policy, judging, goal.measure, delta=share, ends=ends, thresholds=thresholds, discount=task.discount
         )
         bounds["half, by importance weights"] = found.lower
-    promise = goal.value(model, goal.judge(counting.doubted(counts), actions), budget)
+    promise = goal.promise(counting.doubted(counts), actions, budget)
     return HalfPlan(CautiousPlan(tables, budget, max(bounds.values()), promise, made.caution), model, counts, bounds)
 
 

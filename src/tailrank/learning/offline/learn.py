@@ -27,7 +27,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import behaviour_of
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import CAUTION, WHOLE, CautiousPlan, Planner, best_caution
+from tailrank.learning.offline.candidates import CAUTION, MIDDLE, WHOLE, CautiousPlan, Planner, best_caution
 from tailrank.learning.offline.coverage import action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
@@ -141,7 +141,7 @@ def learn_logs(
     )
     chosen = _Chosen("all episodes", plan, model, counts)
     bounds = {chosen.name: plan.lower}
-    among = (*CAUTION, WHOLE) if caution is None else cautions
+    among = (MIDDLE, WHOLE) if caution is None else cautions  # the half that judges may not choose
     half = half_plan(halves, HalfTask(planner, rewards, discount, how, each, behaviour.high, among, budgets))
     told("other half", 1.0)
     if half is not None:

@@ -76,6 +76,13 @@ def least_mean(x, share, n, radius):
 
 
 @compiled
+def least_means(x, share, radius, result):
+    """result [m] = the least mean of each row of x [m, n]."""
+    for i in range(x.shape[0]):
+        result[i] = least_mean(x[i], share, x.shape[1], radius)
+
+
+@compiled
 def _saved_of(x, begin, end, b, next_state, units, after, floor):
     """x[i] = what outcome begin + i saves of budget b (its units and what is saved of the rest), above floor."""
     top = after.shape[1] - 1
@@ -223,3 +230,22 @@ def reach_next(A, shift, counted, ptr, next_state, units, share, played, mass, a
                 mean += share[i] * (min(value, float(b)) if counted > 0.0 else value)
                 further[next_state[i], left] += m * share[i]
             cost[k] += m * (mean - here[s, b])
+
+
+@compiled
+def push_earned(A, begin, ptr, next_state, units, share, played, mass, further):
+    """Move the mass [S + 2, E] of (state, units earned) to `further`; the action is that of begin - earned [S, W].
+
+    What a pair that was never seen leads to is the last state, which earns nothing more.
+    """
+    last_column = played.shape[1] - 1
+    for s in range(mass.shape[0] - 2):
+        for e in range(mass.shape[1]):
+            m = mass[s, e]
+            if m <= 0.0:
+                continue
+            k = s * A + played[s, min(max(begin - e, 0), last_column)]
+            if ptr[k] == ptr[k + 1]:
+                further[mass.shape[0] - 1, e] += m
+            for i in range(ptr[k], ptr[k + 1]):
+                further[next_state[i], e + units[i]] += m * share[i]

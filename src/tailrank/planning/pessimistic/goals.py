@@ -16,7 +16,7 @@ from tailrank.checks import InputError
 from tailrank.planning.pessimistic import induction, worth
 from tailrank.planning.pessimistic.induction import SavedTables, Watch
 from tailrank.planning.pessimistic.model import RecordedModel
-from tailrank.planning.pessimistic.reach import Reach, reach
+from tailrank.planning.pessimistic.reach import Reach, reach, recorded_law
 from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.measures.base import Certainty, Measure
 from tailrank.risk.measures.cvar import CVaR
@@ -65,6 +65,10 @@ class Goal(Protocol):
         """The plan as a policy."""
         ...
 
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """The objective of a plan if the counts are the truth."""
+        ...
+
     def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
         """Where the plan goes; costs are in units of the objective."""
         ...
@@ -109,6 +113,10 @@ class TailGoal:
     def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
         """See `induction.policy_of`."""
         return induction.policy_of(model, actions, usual, budget)
+
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """CVaR_tau of the plan's law."""
+        return recorded_law(model, actions, budget).cvar(self.tau)
 
     def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
         """A unit that is not saved costs 1 / tau."""
@@ -158,9 +166,11 @@ class WorthGoal:
 
     def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
         """See `induction.policy_of`."""
-        made = self._worth(model)
-        first = np.array([made.left(model, h)[0] for h in range(model.horizon)])
-        return induction.policy_of(model, actions, usual, budget, first)
+        return induction.policy_of(model, actions, usual, budget, self._first(model))
+
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """The measure of the plan's law."""
+        return self.measure.of_law(recorded_law(model, actions, budget, self._first(model)))
 
     def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
         """Costs by the slope of `back`."""
@@ -168,6 +178,10 @@ class WorthGoal:
         step = 1e-6 * max(abs(w), 1e-12)
         slope = (self.back(b, w) - self.back(b, w - step)) / step
         return reach(model, tables, budget, worth=True).scaled(slope)
+
+    def _first(self, model: RecordedModel) -> np.ndarray:
+        made = self._worth(model)
+        return np.array([made.left(model, h)[0] for h in range(model.horizon)])
 
     def _worth(self, model: RecordedModel) -> worth.Worth:
         unit, base = float(model.grid.unit), float(model.grid.value(0))

@@ -172,8 +172,9 @@ def start_means(model: RecordedModel, table: np.ndarray) -> np.ndarray:
 
     start, floor = model.start, table[model.n_states + 1]
     columns = np.ascontiguousarray(np.maximum(table[start.states] - floor, 0.0).T)
-    n = start.states.size
-    return floor + np.array([_kernels.least_mean(column, start.share, n, start.radius) for column in columns])
+    least = np.empty(len(columns))
+    _kernels.least_means(columns, start.share, float(start.radius), least)
+    return np.asarray(floor + least)
 
 
 def work_of(model: RecordedModel, h: int, columns: int | None = None) -> np.ndarray:

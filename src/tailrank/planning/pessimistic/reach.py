@@ -16,6 +16,7 @@ import numpy as np
 
 from tailrank.planning.pessimistic.induction import SavedTables
 from tailrank.planning.pessimistic.model import RecordedModel
+from tailrank.risk.law import ReturnLaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +66,30 @@ def reach(model: RecordedModel, tables: SavedTables, column: int, *, worth: bool
         )
         mass = further
     return Reach(visits, cost, tuple(met))
+
+
+def recorded_law(
+    model: RecordedModel, actions: tuple[np.ndarray, ...], budget: int, first: np.ndarray | None = None
+) -> ReturnLaw:
+    """The law of a plan's return in the counted model, from a budget index; first [H]: budgets of the first columns.
+
+    A pair that was never seen, and an outcome that nobody knows, earn the least from there on.
+    """
+    from tailrank.planning.pessimistic import _kernels
+
+    S, E = model.n_states, int(model.widths[0]) + 1
+    final, mass = np.zeros(E), np.zeros((S + 2, E))
+    mass[model.start.states, 0] = model.start.share
+    for h, step in enumerate(model.steps):
+        further = np.zeros((S + 2, E))
+        begin = budget - (0 if first is None else int(first[h]))
+        rows = (step.ptr, step.next_state, step.units, step.share)
+        _kernels.push_earned(model.n_actions, begin, *rows, actions[h], mass, further)
+        more = int(model.ended[h + 1])
+        final[more:] += further[S, : E - more]
+        final += further[S + 1]
+        further[S:] = 0.0
+        mass = further
+    final += mass[:S].sum(axis=0)
+    kept = final > 0.0
+    return ReturnLaw.of(model.grid.value(np.flatnonzero(kept)), final[kept] / final.sum())
