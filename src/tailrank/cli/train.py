@@ -102,8 +102,8 @@ def train(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Learn a policy for SOURCE: risky-lock, random-lowrank, risky-shortcut, decoy, or an MDP as for solve; from
-    observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
+    """Learn a policy for SOURCE: an environment of tailrank list (risky-lock, walled-lock, ...), or an MDP as for
+    solve; from observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
     """
@@ -240,11 +240,14 @@ def _config(
         run.setdefault("iterations", run["episodes"])
     elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
-    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and _only_played(where):
-        learner = tables["learner"]
-        if "rewards" not in where and not set(learner) - {"tau"}:
+    learner = tables["learner"]
+    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS):
+        played = _only_played(where)
+        if not played and "rewards" not in where and learner.get("model") == "auto":
+            del learner["model"]  # the default for states that can be counted
+        elif played and "rewards" not in where and not set(learner) - {"tau"}:
             learner["algorithm"] = "kernel"
-        elif "rewards" not in where:
+        elif played and "rewards" not in where:
             where["rewards"] = "learned"
     config = RunConfig.from_dict(tables, shown | own)
     if file:
