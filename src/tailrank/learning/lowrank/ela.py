@@ -27,7 +27,8 @@ from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, 
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
+from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 

@@ -23,6 +23,7 @@ from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
 from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
+from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import LowRankPolicy
@@ -50,6 +51,7 @@ class PolicyKind:
 KINDS = {
     "budget": PolicyKind(BudgetPolicy, tables.to_parts, tables.budget_policy),
     "markov": PolicyKind(MarkovPolicy, tables.to_parts, tables.markov_policy),
+    "cloned": PolicyKind(ClonedPolicy, tables.cloned_parts, tables.cloned_policy),
     "level": PolicyKind(LevelPolicy, tables.to_parts, tables.level_policy),
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
     "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
