@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.settings import fixed, setting
+from tailrank._system.settings import fixed
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay, RollIns
@@ -24,6 +24,7 @@ from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.observed.ela import ObservedELA, remember
@@ -37,25 +38,22 @@ REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
 """Standard errors by which the low-rank model must win: it is tried many times."""
-COLLECTS = ("plan", "rollins", "printed")
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
 
 @dataclass(frozen=True)
-class LowRankELA(ObservedELA):
+class LowRankELA(ObservedELA, LowRankSettings):
     """ELA (Algorithm 1) on observations.
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
-    collect: str = setting(
-        "plan", words=COLLECTS, metavar="|".join(COLLECTS), help="Which episodes are played.", kw_only=True
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +82,8 @@ class LowRankELA(ObservedELA):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+        rank = self.oracle.rank if self.always else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
