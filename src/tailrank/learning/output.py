@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.telling import doing
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
@@ -44,12 +45,20 @@ class OutputRule:
         checks.one_of(self.name, "output", RULES)
         checks.whole(self.episodes, "output episodes")
 
-    def drawn(self, iterations: int, streams: Streams) -> list[int]:
-        """The iterations whose plans must be kept."""
+    def drawn(self, iterations: int, streams: Streams, earlier: bool = False) -> list[int]:
+        """The iterations whose plans must be kept, each drawn uniformly among all.
+
+        Iteration k takes a place with probability 1 / k, whoever had it before. So the last one that did is uniform
+        however long the run is, and a run that goes on needs no plan that it did not keep. earlier: as 0.1 drew them.
+        """
         if self.name == "greedy":
             return []
         n = 1 if self.name == "uniform" else math.ceil(math.log2(2 / self.delta))
-        return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
+        if earlier:
+            return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
+        number = np.arange(1, iterations + 1)
+        takes = streams.output(0).random((iterations, n)) * number[:, None] < 1.0
+        return sorted({int(number[column].max()) for column in takes.T})
 
     def choose(
         self, learner: CountableLearner, env: CountableEnv, state: Any, kept: dict[int, LatentPlan], streams: Streams
@@ -64,10 +73,10 @@ class OutputRule:
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
             return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
-        played = [
-            play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
-            for i, (_, plan) in enumerate(candidates)
-        ]
+        played = []
+        for i, (_, plan) in enumerate(candidates):
+            with doing(f"judging candidate {i + 1} of {len(candidates)}"):
+                played.append(play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i)))
         best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
         bounds = return_range(env) or (-np.inf, np.inf)
         lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
@@ -100,6 +109,10 @@ class Iterates:
         if self.best is None or value > self.best[0]:
             self.best = value, plan
 
+    def missing(self, k: int) -> list[int]:
+        """Those that were drawn among the first k iterations and not kept, because another rule was in force."""
+        return sorted(drawn for drawn in self.drawn if drawn <= k and drawn not in self.kept)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         arrays: dict[str, np.ndarray] = {}
@@ -112,6 +125,6 @@ class Iterates:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take the plans out of a checkpoint."""
         numbers = sorted({int(key.split(".")[1]) for key in arrays if key.startswith("kept.")})
-        self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in numbers}
+        self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in numbers if k in self.drawn}
         if "best.cvar" in arrays:
             self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")

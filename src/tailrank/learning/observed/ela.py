@@ -21,6 +21,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import part
+from tailrank._system.telling import doing
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
@@ -29,6 +30,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import pair_norms
+from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
@@ -37,7 +39,6 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
 from tailrank.policies.decoders.base import posterior
-from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -56,46 +57,6 @@ where data is scarce, and cost where every step must succeed."""
 
 
 @dataclass(frozen=True)
-class ObservedInfo:
-    """What happened in an iteration; units are those of rewards."""
-
-    returns: np.ndarray
-    objective: float
-    bonus_mean: float
-    saturated: float
-    held_out: float
-    latents: int
-    refitted: bool
-    support_error: float
-    converged: bool = True
-
-    def row(self) -> dict[str, Any]:
-        """The columns of a row."""
-        return {
-            "return": float(self.returns.mean()),
-            "objective": self.objective,
-            "bonus": self.bonus_mean,
-            "saturated": self.saturated,
-            "log_likelihood": self.held_out,
-            "latents": self.latents,
-            "refitted": self.refitted,
-            "support_error": self.support_error,
-            "converged": self.converged,
-        }
-
-
-@dataclass(frozen=True)
-class Output:
-    """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
-
-    policy: ObservationPolicy | LowRankPolicy
-    prior: float
-    caution: float
-    scores: tuple[float, ...] = ()
-    episodes: int = 0
-
-
-@dataclass(frozen=True)
 class ObservedELA(SimulatorLearner, Observing):
     """ELA (Algorithm 1) on observations.
 
@@ -103,7 +64,7 @@ class ObservedELA(SimulatorLearner, Observing):
     decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
     that were played, if that is more (cheap simulators need many episodes, not many plans).
     reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
-    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/observed/ella.py`).
+    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/lowrank/ella.py`).
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
@@ -210,7 +171,10 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(state.k + 1, episodes)
         ways = [how for how in OUTPUTS if how[1] == 0.0 or self.planner is plan_observed]  # others know no caution
         policies = [self.greedy(state, simulator, *how) for how in ways]
-        scores = [cvar(play_simulator(policy, simulator, seeds).returns, self.tau) for policy in policies]
+        scores = []
+        for i, policy in enumerate(policies):
+            with doing(f"judging candidate {i + 1} of {len(policies)}"):
+                scores.append(cvar(play_simulator(policy, simulator, seeds).returns, self.tau))
         best = int(np.argmax(scores))
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
@@ -252,7 +216,8 @@ class ObservedELA(SimulatorLearner, Observing):
         last: ObservedState | None,
     ) -> ObservedState:
         warm = None if last is None else last.fitted.decoder
-        fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
+        with doing(f"fitting a decoder to {replay.n} episodes"):
+            fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
         decoder, shared = fitted.decoder, self.oracle.shared
         K = decoder.n_latents
         counts = LatentCounts(1 if shared else replay.horizon, K, simulator.n_actions, grid.top)

@@ -16,6 +16,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import tell
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import ExploringPolicy
@@ -126,7 +127,8 @@ class ShortfallCandidate(Checked):
         data = teaching(played, before.scale, self.ahead, before.centre, before.spread)
         states, losses = [], []
         for state in before.states:
-            for _ in range(chunks):
+            for i in range(chunks):
+                tell(i, chunks, "parts of a training")
                 rows = rng.integers(0, played.steps, size=(CHUNK, self.batch))
                 state, value = self._advance(state, data, rows, n_actions)
             states.append(state)

@@ -28,6 +28,7 @@ from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
+from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
@@ -54,6 +55,7 @@ KINDS = {
     "level": PolicyKind(LevelPolicy, tables.to_parts, tables.level_policy),
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
     "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
+    "lowrank-lsvi": PolicyKind(OptimisticPolicy, lowrank.optimistic_parts, lowrank.optimistic_policy),
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
