@@ -25,8 +25,9 @@ from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import LowRankPolicy
 
@@ -99,9 +100,10 @@ class LowRankELA(ObservedELA):
         k = state.k + 1
         batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
         played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
-        remember(state.block.replay, state.block.grid, played, simulator.name)
-        state = replace(state, block=replace(state.block, k=k))
-        refit = state.episodes >= REFIT * state.fitted_at
+        grid = remember(state.block.replay, state.block.grid, played, simulator, self.levels)
+        wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
+        state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
+        refit = wider or state.episodes >= REFIT * state.fitted_at
         if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
@@ -225,4 +227,5 @@ class LowRankELA(ObservedELA):
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        return ObservedInfo(played.returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+        objective = min(plan.objective, state.block.most)
+        return ObservedInfo(played.returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
