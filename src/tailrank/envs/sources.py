@@ -29,6 +29,8 @@ from tailrank.models.mdp import FiniteMDP
 
 KINDS = ("auto", "states", "observations")
 READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
+MOST_ENTRIES = 2 * 10**7
+"""Entries of the tables of counts of all steps, (H - 1) S^2 A, up to which an environment is learned state by state."""
 FORMS = "a path, a Gymnasium id, an environment, a data frame, rows, arrays (P, R) or a FiniteMDP"
 
 
@@ -61,7 +63,7 @@ def read(
         return _again(source, **said)
     if isinstance(source, str) and source in ENVIRONMENTS:
         source, settings = make_episodic(source, **settings), {}
-    if settings and not _is_id(source):
+    if settings and not is_id(source):
         raise InputError(f"{next(iter(settings))}: settings belong to an environment by name, not to {_name(source)}")
     if isinstance(source, Episodic):
         return _again(Source(source.truth, source.name, source.notes), **said)
@@ -108,8 +110,8 @@ def make(
         return _fitting(source, kind)
     if isinstance(source, str) and source in (*ENVIRONMENTS, *SIMULATORS):
         return _built_in(source, kind, settings if horizon is None else settings | {"horizon": horizon})
-    finite = not (_is_environment(source) or callable(source) or _is_id(source))
-    if finite or kind == "states" or (kind == "auto" and _is_id(source)):
+    finite = not (_is_environment(source) or callable(source) or is_id(source))
+    if finite or kind == "states" or (kind == "auto" and is_id(source)):
         if kind == "observations":
             raise InputError(f"kind = 'observations': {_name(source)} is a finite MDP, which has states")
         try:
@@ -130,6 +132,15 @@ def make(
         workers=workers,
         step_timeout=step_timeout,
         skip_bad=skip_bad,
+    )
+
+
+def many_states(mdp: FiniteMDP) -> str:
+    """Why states that could be counted are better learned from what is observed; empty where they are few enough."""
+    if (mdp.horizon - 1) * mdp.n_states**2 * mdp.n_actions <= MOST_ENTRIES:
+        return ""
+    return (
+        f"{mdp.n_states} states are too many for a model of each of {mdp.horizon} steps: learned from what is observed"
     )
 
 
@@ -179,7 +190,7 @@ def _fitting(env: Any, kind: str) -> Any:
     return env
 
 
-def _is_id(source: Any) -> bool:
+def is_id(source: Any) -> bool:
     """Whether it is the id of a Gymnasium environment (`read_mdp` knows files by their ending)."""
     return isinstance(source, str) and not source.lower().endswith(suffixes()) and not os.path.exists(source)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.telling import tell
 from tailrank.checks import InputError
 from tailrank.envs import sources
 from tailrank.envs.protocols import LARGEST, CountableEnv, Simulator
@@ -275,7 +276,10 @@ def play_simulator(
             f"{simulator.horizon}"
         )
     width = checks.whole(simulator.width, f"width of {simulator.name}")
-    batches = [_batch(policy, simulator, seeds[i : i + width], keep_features) for i in range(0, seeds.size, width)]
+    batches = []
+    for i in range(0, seeds.size, width):
+        tell(i, seeds.size, "episodes")
+        batches.append(_batch(policy, simulator, seeds[i : i + width], keep_features))
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
     bad = np.concatenate([b[4] for b in batches])
     if bad.all():

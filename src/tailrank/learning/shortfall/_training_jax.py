@@ -21,7 +21,7 @@ FOLLOW = 0.02
 RULE = optax.scale_by_adam()
 
 
-class TeachingBatch(NamedTuple):
+class TargetBatch(NamedTuple):
     """n steps: x [n, k] (inputs of the network), action [n], aim [n, C - 1] (slopes of the targets)."""
 
     x: Any
@@ -37,7 +37,7 @@ class TrainingState(NamedTuple):
     memory: Any
 
 
-def loss(layers: Any, batch: TeachingBatch) -> Any:
+def loss(layers: Any, batch: TargetBatch) -> Any:
     """Mean cross-entropy of the slopes."""
     n, width = batch.aim.shape
     logits = forward(jnp, layers, batch.x).reshape(n, -1, width)
@@ -52,14 +52,14 @@ def start_training(layers: Any) -> TrainingState:
 
 
 @jax.jit
-def advance(state: TrainingState, batches: TeachingBatch, rate: Any) -> tuple[TrainingState, Any]:
+def advance(state: TrainingState, batches: TargetBatch, rate: Any) -> tuple[TrainingState, Any]:
     """A gradient step for each batch (arrays [steps, E, n, ...]: every network has its own), and the mean loss."""
 
-    def total(layers: Any, batch: TeachingBatch) -> Any:
+    def total(layers: Any, batch: TargetBatch) -> Any:
         # The sum: the gradient of each network is then that of its own loss.
         return jax.vmap(loss)(layers, batch).sum()
 
-    def step(state: TrainingState, batch: TeachingBatch) -> tuple[TrainingState, Any]:
+    def step(state: TrainingState, batch: TargetBatch) -> tuple[TrainingState, Any]:
         value, slope = jax.value_and_grad(total)(state.layers, batch)
         updates, memory = RULE.update(slope, state.memory, state.layers)
         layers = jax.tree.map(lambda w, u: w - rate * u, state.layers, updates)

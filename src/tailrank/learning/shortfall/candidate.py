@@ -16,6 +16,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import tell
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.learning.shortfall.targets import TeachingSteps
 from tailrank.learning.simulators.candidates import CandidateOutput
@@ -155,6 +156,7 @@ class ShortfallCandidate(Checked):
         most = max(MOST_NUMBERS // (n_actions * before.scale.count), 1)
         state, loss = before.state, np.nan
         for i in range(rounds):
+            tell(i, rounds, "parts of a training")
             part = data.drawn(most, rng)
             q = mean_shortfalls(slow_layers(state), part.x, n_actions, before.scale.count)
             aim = part.targets(q, self.trust)
@@ -166,9 +168,9 @@ class ShortfallCandidate(Checked):
     def _advance(
         self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
     ) -> tuple[Any, Any]:
-        from tailrank.learning.shortfall._training_jax import TeachingBatch, advance
+        from tailrank.learning.shortfall._training_jax import TargetBatch, advance
 
-        return advance(state, TeachingBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
+        return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
 
     def _fresh(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedShortfall:
         centre, spread = standardised(played)

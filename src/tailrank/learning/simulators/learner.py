@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import fixed, setting
+from tailrank._system.telling import doing
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
@@ -45,6 +46,7 @@ class CandidatesLearner(SimulatorLearner):
     Without total or total_steps there is no choice, and the first output is the policy.
     """
 
+    foresees: ClassVar[bool] = True
     pilot: int | None = setting(
         None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
     )
@@ -91,7 +93,10 @@ class CandidatesLearner(SimulatorLearner):
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
-        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
+        # A choice that was made before belongs to a shorter run.
+        state = replace(
+            state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False, earlier=earlier
+        )
         promise = fitted[0].outputs()[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
@@ -133,7 +138,10 @@ class CandidatesLearner(SimulatorLearner):
         rest = max(int(left) - n * len(now), 0) if last else 0
         seeds = streams.train_seeds(state.k + 1, n + rest)
         # What does not divide evenly is played too, so that a run has the episodes that it was asked for.
-        batches = [play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]) for i in now]
+        batches = []
+        for i in now:
+            with doing(f"judging candidate {i + 1} of {len(outputs)}"):
+                batches.append(play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]))
         returns = on_same_seeds(batches, n)
         steps = sum(int(batch.lengths.sum()) for batch in batches)
         state = replace(
