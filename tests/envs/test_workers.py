@@ -104,6 +104,9 @@ def test_a_run_goes_on_with_bad_episodes_and_says_how_many(tmp_path, monkeypatch
     assert "episodes went wrong and were left out (--skip-bad)" in done.stderr
     again = cli(*common, *more, "--skip-bad", "--width", 4, "--workers", 3, "--out", "runs/workers")
     assert again.exit_code == 0, again.stderr
+    result = json.loads((tmp_path / "runs" / "bad" / "manifest.json").read_text())["result"]
+    assert result["promise_kept"] == (result["promise"] <= result["cvar_high"])
+    assert ("the model promised a CVaR of" in done.stderr) != result["promise_kept"]
     one, other = (json.loads(x.stdout.splitlines()[-1]) for x in (done, again))
     assert one["cvar"] == other["cvar"]
     rows = [(tmp_path / "runs" / name / "rows.jsonl").read_text() for name in ("bad", "workers")]
