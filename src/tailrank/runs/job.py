@@ -34,8 +34,8 @@ from tailrank.runs.policy_files import storage
 EVALUATION = "evaluation.safetensors"
 FORESEEN = "{name} plans its episodes ahead: a run with this length from the beginning would have played others"
 BROKEN = (
-    "the model promised a CVaR of {promise:.4g}, fresh episodes give {cvar:.4g} ({cvar_low:.4g} .. {cvar_high:.4g}): it "
-    "does not know the simulator where this plan goes; more episodes or another --algorithm may help"
+    "the model promised a CVaR of {promise:.4g}, fresh episodes give {cvar:.4g} ({cvar_low:.4g} .. {cvar_high:.4g}): "
+    "it does not know the simulator where this plan goes; more episodes or another --algorithm may help"
 )
 AGAIN = "{name} keeps no state of its own: the run went on by playing its first {rows} rows again"
 
