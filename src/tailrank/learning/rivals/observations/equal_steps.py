@@ -18,7 +18,7 @@ from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.rivals.observations.qr_dqn import QrDqn
 from tailrank.policies.distributional import with_step
-from tailrank.policies.tables import Policy, UniformPolicy
+from tailrank.policies.tables import Memoryless, Policy, UniformPolicy
 
 RIVALS = ("uniform", "qr-dqn by mean", "qr-dqn by cvar", "ppo")
 
@@ -51,28 +51,12 @@ def trained_rival(name: str, env: Simulator, steps: int, tau: float, streams: St
 
 
 @dataclass(frozen=True)
-class StableBaselinesPolicy:
+class StableBaselinesPolicy(Memoryless):
     """A trained model of Stable-Baselines3 as a policy on features [n, m]; it cannot be saved here."""
 
     model: Any
     horizon: int
 
-    def start(self, n: int) -> np.ndarray:
-        """Nothing to remember."""
-        return np.zeros(n)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The model's likeliest actions."""
         return np.asarray(self.model.predict(with_step(states, h, self.horizon), deterministic=True)[0])
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """Nothing to remember."""
-        return memory
