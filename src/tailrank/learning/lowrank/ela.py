@@ -21,6 +21,7 @@ from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.state import LowRankState
@@ -45,9 +46,17 @@ class LowRankELA(ObservedELA):
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+    rewards: KnownRewards | None = fixed(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
 
     @property
     def chooses(self) -> bool:
@@ -57,7 +66,7 @@ class LowRankELA(ObservedELA):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -71,7 +80,8 @@ class LowRankELA(ObservedELA):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -96,8 +106,8 @@ class LowRankELA(ObservedELA):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
+        seeds = streams.train_seeds(k, self.next_batch(state))
+        played = play_simulator(state.policy, simulator, seeds, keep_features=True)
         remember(state.block.replay, state.block.grid, played, simulator.name)
         state = replace(state, block=replace(state.block, k=k))
         refit = state.episodes >= REFIT * state.fitted_at
@@ -112,6 +122,11 @@ class LowRankELA(ObservedELA):
         if state.fit is not None:
             state = self._replanned(state, simulator)
         return state, self._info(state, played, refit)
+
+    def next_batch(self, state: LowRankState) -> int:
+        """Episodes of the next iteration."""
+        share = self.growth if state.fit is None else max(self.growth, SHARE)
+        return max(self.batch, round(share * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -161,7 +176,9 @@ class LowRankELA(ObservedELA):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return LowRankState.from_arrays(arrays, replay) if self.chooses else super().state_from(arrays, replay)
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, replay, self.rewards)
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:
         """A state from a checkpoint, with its plan, which follows from it."""

@@ -8,6 +8,7 @@ those that matter for a rare kind with higher probability and less weight.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
-from tailrank.policies.lowrank import Exploration, LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
 
 MOST_STATES = 1000
 WATCHFUL = 0.1
@@ -86,22 +87,17 @@ def policy_for(
     fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
 ) -> LowRankPolicy:
     """The policy that is best in the model, with the bonus of `exploration`."""
-    net = fit.network
+    net, laws = fit.network, None if fit.known is None else partial(fit.known.at, n_actions=fit.network.n_actions)
     shared = len(net.heads) == 1 and len(support.states) == 1
     kept: dict[int, SupportStep] = {}
-
-    def at(h: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        kinds, rewards = net.split(h, x)
-        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
-        return phi, None if exploration is None else exploration.bonus(h, kinds, net.places(x))
 
     def step(h: int) -> SupportStep:
         place = 0 if len(support.states) == 1 else h
         if not shared or 0 not in kept:
-            phi, bonus = at(h + 1, support.states[place])
+            phi, bonus = outcomes_of(net, h + 1, support.states[place], exploration, laws)
             kept[0] = SupportStep(phi, support.weights[place], bonus)
         return kept[0]
 
-    start, bonus = at(0, support.first)
+    start, bonus = outcomes_of(net, 0, support.first, exploration, laws)
     plan = plan_support(step, start, fit.rewards, horizon, tau, start_bonus=bonus)
-    return LowRankPolicy(net, plan, exploration)
+    return LowRankPolicy(net, plan, exploration, laws)
