@@ -30,8 +30,9 @@ from tailrank.policies.outcomes import OutcomeNetwork
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
 DECAYS = (0.1, 0.3, 1.0, 3.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
-"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 250_000, 6, 200, 10
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps; at
+least so many steps lie between two M-steps of psi, where the data is so small that an epoch has fewer."""
 UPDATES = 150
 """Steps of an update between two fits."""
 QUICK = 5_000
@@ -231,11 +232,14 @@ class LowRankOracle:
         adam = network.DecayedAdam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
+        every = -(-LEAST_BETWEEN // batches)
         best, kept = -np.inf, (weights, psi)
         for epoch in range(epochs):
             for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
                 _, slope = network.gradient(weights, outcomes.some(rows))
                 adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
+            if (epoch + 1) % every and epoch + 1 < epochs:
+                continue
             value, share = network.log_likelihoods(weights, outcomes)
             score = float(value[held].mean())
             if score > best:
