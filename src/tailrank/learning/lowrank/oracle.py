@@ -30,7 +30,7 @@ from tailrank.policies.outcomes import OutcomeNetwork
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
 DECAYS = (0.1, 0.3, 1.0, 3.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 250_000, 6, 200, 10
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 1_000_000, 6, 200, 10
 """Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps; at
 least so many steps lie between two M-steps of psi, where the data is so small that an epoch has fewer."""
 UPDATES = 150
