@@ -22,6 +22,7 @@ from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.places import sensitivity, stretch
 from tailrank.learning.lowrank.planning import exploration_of, support_of
+from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -31,8 +32,9 @@ from tailrank.runs.policy_files.lowrank import to_parts
 
 
 def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
-    w = network.fresh(k, 1, heads, K, L, width, rng)
-    return {name: x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
+    units = network_units(UnitData(np.zeros((1, k)), np.zeros(1), np.zeros((1, 1))), width, rng)
+    w = network.fresh(1, heads, K, L, units)
+    return {name: x if name == "units" else x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
 
 
 def random_outcomes(rng, n=7, k=2, heads=3, K=3, L=2):
