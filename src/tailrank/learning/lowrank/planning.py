@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
+from tailrank.learning.lowrank.gains import played_kinds
+from tailrank.learning.lowrank.oracle import LowRankFit
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
