@@ -84,7 +84,7 @@ def test_gradient_against_differences():
     rng, e = np.random.default_rng(1), engine()
     mine, x, action = layers(rng), rng.normal(size=(6, 3)).astype(np.float32), rng.integers(0, 2, size=6)
     aim = rng.random((6, 5)).astype(np.float32)
-    slope = jax.grad(e.loss)(mine, e.TrainingBatch(x, action, aim))
+    slope = jax.grad(e.loss)(mine, e.TargetBatch(x, action, aim))
 
     def plain(net):
         chosen = forward(np, net, x.astype(np.float64)).reshape(6, 2, -1)[np.arange(6), action]

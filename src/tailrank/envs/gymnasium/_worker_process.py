@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import sys
 import warnings
 from typing import Any
 
+import numpy as np
+
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._frames import read_frame, write_frame
 
 
 def main() -> None:
@@ -23,36 +25,39 @@ def main() -> None:
     played: Any = None
     while True:
         try:
-            message = pickle.load(asked)  # noqa: S301
+            message, _ = read_frame(asked)
         except EOFError:
             break
         try:
             if "calls" in message:
-                answer: Any = [
+                found = [
                     played.begin_row(row, seed_or_h) if action is None else played.advance_row(row, action, seed_or_h)
                     for row, action, seed_or_h in message["calls"]
                 ]
             else:
-                played, answer = opened(message), "ready"
+                played, found = opened(message), []
         except InputError as error:
-            answer = {"error": str(error)}
-        pickle.dump(answer, answers)
-        answers.flush()
+            write_frame(answers, {"error": str(error)})
+            continue
+        seen = [row.features for row in found if not isinstance(row, str)]
+        plain = [row if isinstance(row, str) else [row.reward, row.over] for row in found]
+        write_frame(answers, {"rows": plain}, np.concatenate(seen) if seen else None)
 
 
-def opened(message: dict[str, Any]) -> Any:
+def opened(about: dict[str, Any]) -> Any:
     """The rows that a first message asks for."""
-    sys.path[:] = message["path"]
-    about = pickle.loads(message["pickled"])  # noqa: S301
+    sys.path[:] = about["path"]
     import gymnasium
 
     from tailrank.envs.gymnasium._rows import RowsHere
+    from tailrank.envs.gymnasium._workers import found_again
     from tailrank.envs.gymnasium.actions import Actions
     from tailrank.envs.gymnasium.simulator import maker
     from tailrank.envs.gymnasium.spaces import Encoder
 
-    make = maker(about["source"], about["settings"], about["imports"])
-    spec = about["spec"]
+    source = about["source"] if isinstance(about["source"], str) else found_again(*about["source"])
+    make = maker(source, about["settings"], about["imports"])
+    spec = gymnasium.envs.registration.EnvSpec.from_json(about["spec"]) if "spec" in about else None
     if spec is not None and spec.id not in gymnasium.registry:
         gymnasium.registry[spec.id] = spec
     if make is None:

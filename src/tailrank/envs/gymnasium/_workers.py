@@ -5,12 +5,14 @@ takes too long, a fresh process plays the episodes of that worker again up to wh
 that fails as well, its rows are played one by one, each in a process of its own where the last one died, so that
 it is known which of them is to blame. What is said about that row is an error, or (skip) the row is left out.
 
-Messages are pickles over the pipes of a child that was started here (`_worker_process`): nothing is read from files.
+A process (`_worker_process`) makes the environment from its id, or from a function or class that it can import.
 """
 
 from __future__ import annotations
 
-import pickle
+import contextlib
+import importlib
+import json
 import queue
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._frames import read_frame, write_frame
 from tailrank.envs.gymnasium._rows import RowOutcome, RowPlayer
 
 STARTING = 120.0
@@ -43,39 +46,35 @@ class WorkerProcess:
         )
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
-        path = [entry for entry in sys.path if isinstance(entry, str)]
-        self.ask({"path": path, "pickled": _pickled(about)}, 0, STARTING)
+        self.ask({"path": [entry for entry in sys.path if isinstance(entry, str)], **about}, 0, STARTING)
 
     def _listen(self) -> None:
-        try:
+        with contextlib.suppress(EOFError, OSError, ValueError):  # a child that dies may leave half a message
             while True:
-                self._answers.put(pickle.load(self._child.stdout))  # type: ignore[arg-type]  # noqa: S301
-        # A child that dies may leave half a message.
-        except Exception:
-            self._answers.put(Lost())
+                self._answers.put(read_frame(self._child.stdout))  # type: ignore[arg-type]
+        self._answers.put(None)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """A message; that nobody reads it is known when the answer is asked for."""
-        try:
-            pickle.dump(dict(message), self._child.stdin)  # type: ignore[arg-type]
-            self._child.stdin.flush()  # type: ignore[union-attr]
-        except (OSError, ValueError):
-            return
+        with contextlib.suppress(OSError, ValueError):
+            write_frame(self._child.stdin, dict(message))  # type: ignore[arg-type]
 
-    def answer(self, calls: int, least: float = 0.0) -> Any:
+    def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
         """The answer to a message of so many calls of the environment; raises `Lost`."""
         limit = None if self._timeout is None else max(self._timeout * max(calls, 1), least)
         try:
             found = self._answers.get(timeout=limit)
         except queue.Empty:
             raise Lost(f"took longer than {self._timeout:g} s") from None
-        if isinstance(found, Lost):
+        if found is None:
             raise Lost(f"ended its process (exit code {self._child.wait()})")
-        if isinstance(found, dict):
-            raise InputError(found["error"])
-        return found
+        message, numbers = found
+        if "error" in message:
+            raise InputError(message["error"])
+        features = iter(numbers.reshape(sum(not isinstance(row, str) for row in message["rows"]) or 1, -1))
+        return [row if isinstance(row, str) else RowOutcome(row[0], next(features), row[1]) for row in message["rows"]]
 
-    def ask(self, message: Mapping[str, Any], calls: int, least: float = 0.0) -> Any:
+    def ask(self, message: Mapping[str, Any], calls: int, least: float = 0.0) -> list[RowOutcome | str]:
         """Send and wait."""
         self.send(message)
         return self.answer(calls, least)
@@ -213,11 +212,28 @@ class InWorkers(RowPlayer):
         self._workers = []
 
 
-def _pickled(about: Mapping[str, Any]) -> bytes:
-    """The environment's recipe, functions by value where they cannot be imported."""
-    import cloudpickle
-
+def recipe(source: Any, settings: Mapping[str, Any], imports: Sequence[str], levels: Any, env: Any) -> dict[str, Any]:
+    """What another process makes the environment from: plain data."""
+    about: dict[str, Any] = {"settings": dict(settings), "imports": list(imports), "levels": levels}
+    if isinstance(source, str):
+        spec = getattr(env, "spec", None)
+        about |= {"source": source}
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # one that is not plain is made by its id
+            about["spec"] = spec.to_json()  # type: ignore[union-attr]
+    else:
+        about["source"] = [source.__module__, getattr(source, "__qualname__", "")]
+        if source.__module__ == "__main__" or found_again(*about["source"]) is not source:
+            raise InputError(f"workers: {source!r:.60} cannot be imported by another process; put it into a module")
     try:
-        return bytes(cloudpickle.dumps(dict(about)))
-    except Exception as error:
-        raise InputError(f"workers: the environment cannot be sent to a process ({error}); give its id") from None
+        json.dumps(about)
+    except (TypeError, ValueError):
+        raise InputError("workers: settings and levels must be plain numbers, texts, lists and tables") from None
+    return about
+
+
+def found_again(module: str, name: str) -> Any:
+    """What is called so in a module, or None."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found

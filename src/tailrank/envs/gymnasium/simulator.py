@@ -18,7 +18,7 @@ from tailrank.checks import InputError
 from tailrank.envs.gymnasium import tables
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
-from tailrank.envs.gymnasium._workers import InWorkers
+from tailrank.envs.gymnasium._workers import InWorkers, recipe
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.envs.gymnasium.tables import foreign, load
@@ -214,8 +214,7 @@ def simulator_with(
         if vector:
             player = Vector(first, name, encoder, actions, make is not None)
         elif processes is not None:
-            about = {"source": source, "settings": dict(settings), "imports": tuple(imports), "levels": levels}
-            about |= {"name": name, "spec": getattr(first, "spec", None) if isinstance(source, str) else None}
+            about = {"name": name, **recipe(source, settings, imports, levels, first)}
             shape = (copies or SIDE_BY_SIDE, encoder.n_features)
             player = InWorkers(about, name, shape, processes, limit_each, skip_bad)
             with foreign(f"{name}, close"):

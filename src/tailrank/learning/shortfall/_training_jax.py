@@ -1,8 +1,8 @@
 """Gradient steps of a shortfall network in JAX.
 
 The loss is the cross-entropy between the slopes of the network and those of the targets (`targets`): it is linear in
-the targets, its minimum is their mean, and a small probability of a bad return counts in proportion. Shapes are the same
-at every call, so that the step is compiled once.
+the targets, its minimum is their mean, and a small probability of a bad return counts in proportion. Shapes are the
+same at every call, so that the step is compiled once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLLOW = 0.02
 RULE = optax.scale_by_adam()
 
 
-class TrainingBatch(NamedTuple):
+class TargetBatch(NamedTuple):
     """n steps: x [n, k] (inputs of the network), action [n], aim [n, C - 1] (slopes of the targets)."""
 
     x: Any
@@ -37,7 +37,7 @@ class TrainingState(NamedTuple):
     memory: Any
 
 
-def loss(layers: Any, batch: TrainingBatch) -> Any:
+def loss(layers: Any, batch: TargetBatch) -> Any:
     """Mean cross-entropy of the slopes."""
     n, width = batch.aim.shape
     logits = forward(jnp, layers, batch.x).reshape(n, -1, width)
@@ -52,10 +52,10 @@ def start_training(layers: Any) -> TrainingState:
 
 
 @jax.jit
-def advance(state: TrainingState, batches: TrainingBatch, rate: Any) -> tuple[TrainingState, Any]:
+def advance(state: TrainingState, batches: TargetBatch, rate: Any) -> tuple[TrainingState, Any]:
     """A gradient step for each batch (arrays [steps, n, ...]), and the mean loss."""
 
-    def step(state: TrainingState, batch: TrainingBatch) -> tuple[TrainingState, Any]:
+    def step(state: TrainingState, batch: TargetBatch) -> tuple[TrainingState, Any]:
         value, slope = jax.value_and_grad(loss)(state.layers, batch)
         updates, memory = RULE.update(slope, state.memory, state.layers)
         layers = jax.tree.map(lambda w, u: w - rate * u, state.layers, updates)

@@ -172,9 +172,9 @@ class ShortfallCandidate(Checked):
     def _advance(
         self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
     ) -> tuple[Any, Any]:
-        from tailrank.learning.shortfall._training_jax import TrainingBatch, advance
+        from tailrank.learning.shortfall._training_jax import TargetBatch, advance
 
-        return advance(state, TrainingBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
+        return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
 
     def _fresh(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedShortfall:
         centre, spread = standardised(played)
