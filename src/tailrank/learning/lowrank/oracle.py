@@ -200,7 +200,9 @@ class LowRankOracle:
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
     def _decays(self, setting: Setting) -> list[Setting]:
-        return [replace(setting, decay=x) for x in DECAYS if x != setting.decay]
+        """Other decays, the nearest first."""
+        others = sorted((x for x in DECAYS if x != setting.decay), key=lambda x: abs(np.log(x / setting.decay)))
+        return [replace(setting, decay=x) for x in others]
 
     def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
         found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
