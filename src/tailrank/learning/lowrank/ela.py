@@ -146,10 +146,10 @@ class LowRankELA(ObservedELA, LowRankSettings):
             grid = remember(state.block.replay, grid, played, simulator, self.levels)
         return np.concatenate([played.returns for played in parts]), grid
 
-    def next_batch(self, state: LowRankState) -> int:
+    def next_batch(self, state: Any) -> int:
         """Episodes of the next iteration."""
-        share = self.growth if state.fit is None else max(self.growth, SHARE)
-        return max(self.batch, round(share * state.episodes))
+        charge = isinstance(state, LowRankState) and state.fit is not None
+        return max(self.batch, round((max(self.growth, SHARE) if charge else self.growth) * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
