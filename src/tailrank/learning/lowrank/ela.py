@@ -40,7 +40,10 @@ AGAIN = 1.5
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
-"""Standard errors by which the low-rank model must win: it is tried many times."""
+"""Standard errors by which the low-rank model must win: it is tried many times. It stays in charge until it loses by
+as many."""
+LOST = 2
+"""A model that lost so clearly is compared again as if there had been this many times as many episodes."""
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
@@ -221,22 +224,21 @@ class LowRankELA(ObservedELA, LowRankSettings):
         n = self._marked(block.replay).n
         before = None if last is None else last.fit
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
-        if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
-            return LowRankState(block, block.policy, compared=n)
+        if not self.always:
+            lead = self._lead(block, fit, simulator.n_actions)
+            if lead <= (CLEAR if before is None else -CLEAR):
+                return LowRankState(block, block.policy, compared=n if lead > -CLEAR else LOST * n)
         return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 
-    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
-        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
-
-        charge: it is in charge already, and stays so unless it is worse beyond chance.
-        """
+    def _lead(self, block: ObservedState, fit: LowRankFit, n_actions: int) -> float:
+        """By how many standard errors the low-rank model explains held-out transitions better than the block one."""
         replay, shared = block.replay, self.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
         gain = new[keep] - old
-        return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
+        return float(gain.mean() / max(float(gain.std()) / np.sqrt(gain.size), 1e-12))
 
     def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)
