@@ -22,6 +22,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
@@ -51,12 +52,17 @@ class LowRankELA(ObservedELA, LowRankSettings):
     phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+    rewards: KnownRewards | None = fixed(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
         if self.collect != "plan" and not self.always:
             raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
@@ -68,7 +74,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -82,8 +88,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        rank = self.oracle.rank if self.always else self.lowrank.rank
-        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi)
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, known=self.rewards, phi=self.phi, psi=self.psi)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -108,8 +114,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        returns = self._play(state, simulator, streams, k, batch)
+        returns = self._play(state, simulator, streams, k, self.next_batch(state))
         state = replace(state, block=replace(state.block, k=k))
         refit = state.episodes >= REFIT * state.fitted_at
         if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
@@ -134,6 +139,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
         for played in parts:
             remember(state.block.replay, state.block.grid, played, simulator.name)
         return np.concatenate([played.returns for played in parts])
+
+    def next_batch(self, state: LowRankState) -> int:
+        """Episodes of the next iteration."""
+        share = self.growth if state.fit is None else max(self.growth, SHARE)
+        return max(self.batch, round(share * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -180,11 +190,9 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return (
-            LowRankState.from_arrays(arrays, self._marked(replay))
-            if self.chooses
-            else super().state_from(arrays, replay)
-        )
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, self._marked(replay), self.rewards)
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""

@@ -12,7 +12,7 @@ weights are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gaussians import responsibilities
 from tailrank.learning.lowrank.psi import FAMILIES, Psi
 from tailrank.learning.lowrank.settings import PHIS, PSIS
@@ -29,10 +30,10 @@ from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
 from tailrank.learning.lowrank.units import MAKERS, Made, UnitData
 from tailrank.planning.observed.support import RewardKinds
 from tailrank.policies.outcomes import OutcomeNetwork
-from tailrank.policies.units import KERNEL
+from tailrank.policies.units import FEATURES, KERNEL, NETWORK
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
-DECAYS = (0.1, 0.3, 1.0)
+DECAYS = (0.1, 0.3, 1.0, 3.0)
 ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
 """Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
 UPDATES = 150
@@ -68,6 +69,7 @@ class LowRankFit:
     held_out: float
     searched: int
     weights: dict[str, np.ndarray] = field(repr=False)
+    known: KnownRewards | None = None
 
     def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
         """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
@@ -78,8 +80,9 @@ class LowRankFit:
 class LowRankOracle:
     """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
 
-    members: networks whose mean phi is, each trained without another fifth of the episodes. phi: one of `MAKERS`, or
-    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`.
+    members: networks whose mean phi is, each trained without another fifth of the episodes. known: the laws of rewards,
+    where they need not be learned; phi and psi then explain next observations alone. phi: one of `MAKERS`, or "auto",
+    where held-out likelihood chooses; psi: one of `FAMILIES`.
     """
 
     rank: int | str = "auto"
@@ -89,6 +92,7 @@ class LowRankOracle:
     rate: float = 0.01
     batch: int = 256
     members: int = 3
+    known: KnownRewards | None = None
     phi: str = "network"
     psi: str = "gaussian"
 
@@ -105,18 +109,19 @@ class LowRankOracle:
         self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
     ) -> LowRankFit:
         """The best model for the episodes."""
-        data = OutcomeData.of(replay, n_actions)
-        if last is None or replay.n >= 2 * last.searched:
-            setting, psi = self._search(data.some(QUICK, rng), last, rng)
-            searched = replay.n
-        else:
+        if last is not None and replay.n < 2 * last.searched:
+            data = OutcomeData.of(replay, n_actions, known=self.known, places=last.network)
             setting, psi, searched = last.setting, last.psi, last.searched
+        else:
+            data = OutcomeData.of(replay, n_actions, known=self.known)
+            best, by = self._search(data, last, rng)
+            data, setting, psi, searched = data.stretched(by), best.setting, best.psi, replay.n
         found = self._fit(data, setting, rng, psi)
         return replace(self._join(data, found, rng), searched=searched)
 
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
-        data = OutcomeData.of(replay, fit.network.n_actions, fit)
+        data = OutcomeData.of(replay, fit.network.n_actions, fit, fit.known)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
         adam = network.DecayedAdam.of(weights, fit.setting.decay)
@@ -127,15 +132,40 @@ class LowRankOracle:
 
     def _search(
         self, data: OutcomeData, last: LowRankFit | None, rng: np.random.Generator
-    ) -> tuple[Setting, tuple[Psi, ...]]:
-        """The setting with the highest held-out likelihood, the simpler unless beaten."""
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """A fit with the setting of the highest held-out likelihood, the simpler unless beaten; the stretch of places.
+
+        Places are stretched by what the last network says, or that of a first search, if that explains more; where
+        psi are Gaussians and units tanh, so that slopes are there.
+        """
+        some, flat = data.some(QUICK, rng), np.eye(data.z.shape[1])
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
         if self.phi != "auto":
             now = replace(now, phi=self.phi)
         if self.shared is not None:
             now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
-        best, scores = self._tried(data, now, rng)
-        for options in self._options(now, last is None, data.horizon):
+        best, scores = self._tried(some, now, rng)
+        if last is None:
+            best, scores = self._improved(some, best, scores, self._options(now, True, data.horizon), rng)
+        teller = best.network if last is None else last.network
+        if self.psi == "gaussian" and teller.units[0] in (NETWORK, FEATURES):
+            by = some.stretch_of(teller)
+            other, score = self._tried(some.stretched(by), best.setting, rng)
+            if _wins(score, scores, steps=False):
+                some, best, scores, flat = some.stretched(by), other, score, by
+        options = self._options(best.setting, False, data.horizon) if last is not None else [self._decays]
+        return self._improved(some, best, scores, options, rng)[0], flat
+
+    def _improved(
+        self,
+        data: OutcomeData,
+        best: LowRankFit,
+        scores: np.ndarray,
+        every: Iterable[Callable[[Setting], list[Setting]]],
+        rng: np.random.Generator,
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """The best fit, with its scores, after trying what `every` says, one group of settings after the other."""
+        for options in every:
             lost = 0
             for other in options(best.setting):
                 found, score = self._tried(data, other, rng)
@@ -143,9 +173,9 @@ class LowRankOracle:
                     best, scores, lost = found, score, 0
                 else:
                     lost += 1
-                if lost == (2 if last is None else 1):
+                if lost == 2:
                     break  # more does not pay
-        return best.setting, best.psi
+        return best, scores
 
     def _options(self, now: Setting, first: bool, horizon: int) -> Iterator[Callable[[Setting], list[Setting]]]:
         """Functions from the best setting so far to those to try next."""
@@ -156,10 +186,13 @@ class LowRankOracle:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
         if self.phi == "auto":
             yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
-        yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
+        yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
+
+    def _decays(self, setting: Setting) -> list[Setting]:
+        return [replace(setting, decay=x) for x in DECAYS if x != setting.decay]
 
     def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
         found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
@@ -184,7 +217,7 @@ class LowRankOracle:
         units = self._units(data, setting, psi, rng)
         best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best + data.held_scale, 0, weights, self.known)
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
@@ -203,7 +236,7 @@ class LowRankOracle:
         """Hidden units before training, made from what is not held out."""
         rows = np.flatnonzero(~data.held)
         shares = responsibilities(data.log_psi(psi)[rows])
-        target = np.hstack([shares, np.eye(len(data.rewards.values))[data.law[rows]]])
+        target = np.hstack([shares, np.eye(data.n_laws)[data.law[rows]]])
         return MAKERS[setting.phi](UnitData(data.z[rows], data.action[rows], target), self.width, rng)
 
     def _train(
@@ -219,7 +252,7 @@ class LowRankOracle:
         """The best held-out likelihood (a transition), and weights and psi of that epoch."""
         train = np.flatnonzero(~held)
         steps = 1 if setting.shared_heads else data.horizon
-        K, L = setting.rank + int(data.ends), len(data.rewards.values)
+        K, L = setting.rank + int(data.ends), data.n_laws
         weights = network.fresh(steps, data.n_actions, K, L, units)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
@@ -247,7 +280,7 @@ def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tup
     P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
     """
     t = SeenTransitions.of(replay)
-    data = OutcomeData.of(replay, n_actions, fit)
+    data = OutcomeData.of(replay, n_actions, fit, fit.known)
     net = network.network_of(fit.weights, data.centre, data.project, n_actions)
     kinds = np.log(played_kinds(net, t) + 1e-300)
     log_psi = data.log_psi(fit.psi)
