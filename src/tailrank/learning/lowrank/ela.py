@@ -28,8 +28,9 @@ from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, 
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
@@ -114,9 +115,10 @@ class LowRankELA(ObservedELA, LowRankSettings):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        returns = self._play(state, simulator, streams, k, self.next_batch(state))
-        state = replace(state, block=replace(state.block, k=k))
-        refit = state.episodes >= REFIT * state.fitted_at
+        returns, grid = self._play(state, simulator, streams, k, self.next_batch(state))
+        wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
+        state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
+        refit = wider or state.episodes >= REFIT * state.fitted_at
         if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
@@ -129,16 +131,19 @@ class LowRankELA(ObservedELA, LowRankSettings):
             state = self._replanned(state, simulator)
         return state, self._info(state, returns, refit)
 
-    def _play(self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int) -> np.ndarray:
-        """Play and remember at least `batch` episodes; their returns."""
+    def _play(
+        self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int
+    ) -> tuple[np.ndarray, RewardGrid]:
+        """Play and remember at least `batch` episodes; their returns, and the grid that holds all rewards."""
         if self.collect == "plan":
             parts = [play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)]
         else:
             seeds = streams.train_seeds(k, -(-batch // simulator.horizon) * simulator.horizon)
             parts = list(rolled_in(state.policy, simulator, seeds, streams.planner(k, 2)))
+        grid = state.block.grid
         for played in parts:
-            remember(state.block.replay, state.block.grid, played, simulator.name)
-        return np.concatenate([played.returns for played in parts])
+            grid = remember(state.block.replay, grid, played, simulator, self.levels)
+        return np.concatenate([played.returns for played in parts]), grid
 
     def next_batch(self, state: LowRankState) -> int:
         """Episodes of the next iteration."""
@@ -260,7 +265,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        return ObservedInfo(returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+        objective = min(plan.objective, state.block.most)
+        return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
 
 
 def fitted(state: LowRankState) -> tuple[LowRankFit, ObservedSupport]:

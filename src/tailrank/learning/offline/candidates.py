@@ -99,11 +99,10 @@ class Planner:
 
 
 def best_caution(worth: dict[float, float]) -> float:
-    """The caution that is worth most; of those that tie the largest, and a middle one where nothing is known."""
-    if not worth:
-        return MIDDLE
-    most = max(worth.values())
-    return max(caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most)))
+    """The caution that is worth most; of those that tie, and where nothing is known, the one nearest to the middle."""
+    most = max(worth.values(), default=0.0)
+    tied = [caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most))]
+    return min(tied, key=lambda caution: abs(np.log(caution / MIDDLE)), default=MIDDLE)
 
 
 def _doubted(model: RecordedModel, counts: counting.LogCounts, caution: float) -> RecordedModel:
