@@ -97,7 +97,7 @@ function drawPanel(picture, panel, view, grid, x, top, mass, most) {
     };
   });
   labels(picture, items, { from: left, to: right, y: top + 40 });
-  inset(picture, { law, kind, tau, grid, mass, y, x, top: top + HEAD, base });
+  inset(picture, { tau, grid, mass, y, x, top: top + HEAD, base, lines: items.map((item) => item.x) });
   const beyond = [
     ["\u2190", mass.outside[0]],
     ["\u2192", mass.outside[1]],
@@ -108,7 +108,7 @@ function drawPanel(picture, panel, view, grid, x, top, mass, most) {
 }
 
 /** A tail too thin to be seen is drawn once more, larger, where the panel is empty. */
-function inset(picture, { tau, grid, mass, y, x, top, base }) {
+function inset(picture, { tau, grid, mass, y, x, top, base, lines }) {
   const worst = [...mass.worst];
   const thickest = Math.max(...worst);
   if (tau === 1 || !(thickest > 0) || base - y(thickest) >= THIN) return;
@@ -117,8 +117,10 @@ function inset(picture, { tau, grid, mass, y, x, top, base }) {
   const [left, right] = x.range;
   const wide = Math.min(260, (right - left) / 3);
   const empty = (from, to) =>
+    lines.every((at) => at < from || at > to) &&
     grid.centre.every((c, i) => x(c) < from || x(c) > to || base - y(mass.worst[i] + mass.rest[i]) < 30);
-  const from = [left + 12, (left + right - wide) / 2, right - wide - 4].find((at) => empty(at - 8, at + wide + 8));
+  const steps = Array.from({ length: 9 }, (_, i) => left + 12 + ((right - wide - left - 16) * i) / 8);
+  const from = steps.find((at) => empty(at - 6, at + wide + 6));
   if (from === undefined) return;
   const half = grid.width / 2;
   const across = linear(grid.centre[first] - half, grid.centre[last] + half, from + 4, from + wide - 4);
