@@ -201,6 +201,7 @@ class Job:
         about |= choice.about | {"returned": choice.returned, "why": choice.why}
         source = {"source": self.env.name, "seed": config.seed, "config": config.checksum}
         if self.exact:
+            self.found += [said] if (said := getattr(state, "said", "")) else []
             self._save_plans(out, choice, about, source)
             return about
         self._doubt(verdict)

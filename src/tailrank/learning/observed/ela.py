@@ -64,7 +64,7 @@ class ObservedELA(SimulatorLearner, Observing):
     decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
     that were played, if that is more (cheap simulators need many episodes, not many plans).
     reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
-    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/observed/ella.py`).
+    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/lowrank/ella.py`).
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
