@@ -1,7 +1,7 @@
 """Which plan a learner returns (erratum 5 in docs/paper_notes.md).
 
 - "best" (default): a few iterates, drawn before the run as the paper draws one, and the plan without bonus of
-  the last model are played for fresh episodes; the one with the highest CVaR there is returned, with a bound.
+  the last model are played for fresh episodes; the one with the best objective there (CVaR) is returned, with a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
 """
 
@@ -21,8 +21,7 @@ from tailrank.learning.playing import PlayedPlan
 from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
 from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
-from tailrank.risk.intervals import dkw_bounds
-from tailrank.risk.law import cvar
+from tailrank.risk.intervals import dkw_bounds, law_bounds
 
 WHY = {
     "best": "the highest CVaR in fresh episodes",
@@ -68,9 +67,14 @@ class OutputRule:
             play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i))
             for i, (_, plan) in enumerate(candidates)
         ]
-        best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
-        bounds = return_range(env) or (-np.inf, np.inf)
-        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
+        best = int(np.argmax([learner.score(returns) for returns in played]))
+        bounds: Any = return_range(env) or (-np.inf, np.inf)
+        sure = 1 - self.delta / len(candidates)
+        if learner.goal.tail:
+            lower, _ = dkw_bounds(played[best], learner.tau, sure, bounds)
+        else:
+            lower, _ = law_bounds(played[best], learner.measure.of, sure, bounds)
+            why = f"the highest {learner.goal.said_as} in fresh episodes"
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
 
@@ -87,14 +91,14 @@ def play_plan(
 
 @dataclass
 class Iterates:
-    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact CVaR."""
+    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact value."""
 
     drawn: frozenset[int]
     kept: dict[int, LatentPlan] = field(default_factory=dict)
     best: tuple[float, LatentPlan] | None = None
 
     def see(self, k: int, plan: LatentPlan, value: float) -> None:
-        """The plan of iteration k and its CVaR."""
+        """The plan of iteration k and what it is worth."""
         if k in self.drawn:
             self.kept[k] = plan
         if self.best is None or value > self.best[0]:

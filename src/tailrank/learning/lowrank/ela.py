@@ -25,9 +25,10 @@ from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
+from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.state import ObservedState
-from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
@@ -119,7 +120,7 @@ class LowRankELA(ObservedELA):
             return super().greedy(state, simulator, prior, caution)
         if state.fit is None:
             return self.block.greedy(state.block, simulator)
-        return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
+        return self._planned(state.fit, state, simulator)
 
     def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
@@ -144,12 +145,13 @@ class LowRankELA(ObservedELA):
             return super().promise_error(state, simulator, rng, draws)
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
-        plan, returns = (
-            policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan,
-            state.replay.rewards.sum(axis=1),
-        )
-        short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
-        return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
+        plan, returns = self._planned(state.fit, state, simulator).plan, state.replay.rewards.sum(axis=1)
+        recent, known = returns[-max(returns.size // 2, 1) :], plan.grid_error + plan.support_error / 2
+        if not self.goal.tail:
+            again = [self.measure.of(rng.choice(recent, returns.size)) for _ in range(draws)]
+            return float(np.std(again)) + known
+        short = np.maximum(plan.budget - recent, 0.0)
+        return float(short.std() / self.tau / np.sqrt(returns.size)) + known
 
     def cautious_promise(self, state: Any, simulator: Simulator) -> float:
         """The CVaR that is still promised with caution; a low-rank model knows none."""
@@ -212,8 +214,15 @@ class LowRankELA(ObservedELA):
         exploration = None
         if self.bonus != "none":
             exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
-        policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
-        return replace(state, policy=policy)
+        return replace(state, policy=self._planned(state.fit, state, simulator, exploration))
+
+    def _planned(
+        self, fit: LowRankFit, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
+    ) -> LowRankPolicy:
+        measure = None if self.goal.tail else self.measure
+        return policy_for(
+            fit, self._support(state), simulator.horizon, self.tau, exploration, measure, self.undominated
+        )
 
     def _support(self, state: LowRankState) -> ObservedSupport:
         if state.support is None:

@@ -17,6 +17,7 @@ from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
+from tailrank.risk.measures.base import Measure
 
 MOST_STATES = 1000
 WATCHFUL = 0.1
@@ -83,9 +84,15 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
 
 
 def policy_for(
-    fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
+    fit: LowRankFit,
+    support: ObservedSupport,
+    horizon: int,
+    tau: float,
+    exploration: Exploration | None = None,
+    measure: Measure | None = None,
+    undominated: bool = True,
 ) -> LowRankPolicy:
-    """The policy that is best in the model, with the bonus of `exploration`."""
+    """The policy that is best in the model, with the bonus of `exploration`; measure: for another objective."""
     net = fit.network
     shared = len(net.heads) == 1 and len(support.states) == 1
     kept: dict[int, SupportStep] = {}
@@ -103,5 +110,7 @@ def policy_for(
         return kept[0]
 
     start, bonus = at(0, support.first)
-    plan = plan_support(step, start, fit.rewards, horizon, tau, start_bonus=bonus)
+    plan = plan_support(
+        step, start, fit.rewards, horizon, tau, start_bonus=bonus, measure=measure, undominated=undominated
+    )
     return LowRankPolicy(net, plan, exploration)

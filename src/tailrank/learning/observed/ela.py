@@ -26,9 +26,11 @@ from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import pair_norms
+from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
@@ -37,10 +39,8 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
 from tailrank.policies.decoders.base import posterior
-from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
-from tailrank.risk.law import cvar
 
 WATCHFUL = 0.1
 """Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
@@ -56,46 +56,6 @@ where data is scarce, and cost where every step must succeed."""
 
 
 @dataclass(frozen=True)
-class ObservedInfo:
-    """What happened in an iteration; units are those of rewards."""
-
-    returns: np.ndarray
-    objective: float
-    bonus_mean: float
-    saturated: float
-    held_out: float
-    latents: int
-    refitted: bool
-    support_error: float
-    converged: bool = True
-
-    def row(self) -> dict[str, Any]:
-        """The columns of a row."""
-        return {
-            "return": float(self.returns.mean()),
-            "objective": self.objective,
-            "bonus": self.bonus_mean,
-            "saturated": self.saturated,
-            "log_likelihood": self.held_out,
-            "latents": self.latents,
-            "refitted": self.refitted,
-            "support_error": self.support_error,
-            "converged": self.converged,
-        }
-
-
-@dataclass(frozen=True)
-class Output:
-    """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
-
-    policy: ObservationPolicy | LowRankPolicy
-    prior: float
-    caution: float
-    scores: tuple[float, ...] = ()
-    episodes: int = 0
-
-
-@dataclass(frozen=True)
 class ObservedELA(SimulatorLearner, Observing):
     """ELA (Algorithm 1) on observations.
 
@@ -108,6 +68,7 @@ class ObservedELA(SimulatorLearner, Observing):
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
     keeps_episodes: ClassVar[bool] = True
+    goal: Aim = part(CVAR, kw_only=True)
     oracle: Discriminative = part(Discriminative())
     schedule: Schedule = part(PRACTICAL)
     longest_pilot: int = 400
@@ -132,7 +93,7 @@ class ObservedELA(SimulatorLearner, Observing):
     ) -> ReturnedPolicy:
         """The plan without bonus that so many more training episodes like best ("best"), or the model's own."""
         output = self.output(state, env, streams, episodes if rule == "best" else 0)
-        why = f"the highest CVaR of {len(output.scores)} candidates in {episodes} more episodes each"
+        why = f"the highest {self.goal.said_as} of {len(output.scores)} candidates in {episodes} more episodes each"
         if not output.scores:
             why = "the last model's plan without bonus"
         returned = f"greedy, prior {output.prior:g}, caution {output.caution:g}"
@@ -201,7 +162,7 @@ class ObservedELA(SimulatorLearner, Observing):
         return replace(state.policy, plan=self._with_plan(state, simulator.horizon, bonus, prior, caution))
 
     def output(self, state: ObservedState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
-        """Of the plans without bonus the one with the highest CVaR in so many more training episodes, the same for all.
+        """Of the plans without bonus the one with the best score in so many more training episodes, the same for all.
 
         0 episodes: the plan that the model believes to be best.
         """
@@ -210,12 +171,12 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(state.k + 1, episodes)
         ways = [how for how in OUTPUTS if how[1] == 0.0 or self.planner is plan_observed]  # others know no caution
         policies = [self.greedy(state, simulator, *how) for how in ways]
-        scores = [cvar(play_simulator(policy, simulator, seeds).returns, self.tau) for policy in policies]
+        scores = [self.score(play_simulator(policy, simulator, seeds).returns) for policy in policies]
         best = int(np.argmax(scores))
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
     def promise(self, state: ObservedState, simulator: Simulator, caution: float = 0.0) -> float:
-        """The CVaR that the model promises of its greedy plan; with caution, what is left of it at worst."""
+        """What the model promises of its greedy plan (its CVaR); with caution, what is left of it at worst."""
         return state.grid.value(self.greedy(state, simulator, caution=caution).plan.objective, simulator.horizon)
 
     def cautious_promise(self, state: ObservedState, simulator: Simulator) -> float:
@@ -331,6 +292,8 @@ class ObservedELA(SimulatorLearner, Observing):
             prior=prior,
             caution=caution,
             support=state.support,
+            goal=lambda most: self.goal.units(self.tau, state.grid.value(0, H), state.grid.unit, most),
+            undominated=self.undominated,
         )
 
 

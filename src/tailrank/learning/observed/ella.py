@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tailrank._system.settings import part
+from tailrank._system.settings import fixed, part
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.observed.ela import ObservedELA
@@ -18,6 +18,7 @@ class ObservedELLA(ObservedELA):
     """ELLA (Algorithm 3): ELA that plans by CVaR-LSVI."""
 
     planner: ObservedPlanner = part(LatentLsvi())
+    undominated: bool = fixed(True)
 
     def prepared(self, env: Simulator, streams: Streams, total: int | None) -> Self:
         """Itself; the planner draws its numbers from the seed of the run."""

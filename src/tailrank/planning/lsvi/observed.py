@@ -26,7 +26,7 @@ from tailrank.models.lowrank import draw
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi
 from tailrank.planning.lsvi.model import view
 from tailrank.planning.lsvi.settings import LsviSettings
-from tailrank.planning.observed.planner import SURE, Support, most_left
+from tailrank.planning.observed.planner import SURE, Goal, Support, most_left
 from tailrank.policies.observed import ObservedPlan
 
 LARGEST = 2**28
@@ -177,18 +177,22 @@ class LatentLsvi(LsviSettings):
         prior: float,
         caution: float = 0.0,
         support: list[Support | None] | None = None,
+        goal: Goal | None = None,
+        undominated: bool = True,
     ) -> ObservedPlan:
-        """The plan of the counted model, see `plan_observed`; it knows no caution."""
+        """The plan of the counted model, see `plan_observed`; it knows no caution, and estimates have no ties."""
         if caution > 0.0:
             raise InputError(f"caution = {caution}: is for the exact planner, CVaR-LSVI has none")
         model = LatentModel(
             counts, horizon, bonus, present, start, zero=zero, usual=usual, prior=prior, support=support
         )
         most = int(most_left(counts, horizon, zero, usual)[0])
-        tried = np.unique(np.linspace(0, most, min(most + 1, self.budgets)).round().astype(int))
+        aim = None if goal is None else goal(model.horizon * (int(model.reward_laws(0, model.start()).shape[-1]) - 1))
+        every = np.arange(most + 1) if aim is None else aim.starts
+        tried = every[np.unique(np.linspace(0, every.size - 1, min(every.size, self.budgets)).round().astype(int))]
         rng = np.random.default_rng([self.seed, int(counts.counts.sum())])
         algorithm = self._algorithm(counts.top, float(bonus.max(initial=0.0)))
-        found = algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True)
+        found = algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True, goal=aim)
         K, left = counts.n_latents, np.arange(found.budget + 1)
         values = []
         for h in range(horizon):
