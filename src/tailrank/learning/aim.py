@@ -56,7 +56,8 @@ class Aim(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.measure(0.5)
+        if not self.tail or any(getattr(self, name) not in (None, ()) for name in PARAMETERS):
+            self.measure(0.5)  # raises where they do not fit
 
     @classmethod
     def of(cls, measure: Measure) -> Self:
