@@ -60,14 +60,20 @@ def _save(plan: Any, read: Source, path: str) -> list[str]:
     return [f"saved to {path}"]
 
 
-def efficient_table(read: Source, tau: float, seconds: float, path: str | None) -> list[dict[str, float]]:
-    """The points of the efficient frontier as plain data; written to a file, too, if there is a path."""
+def efficient_table(
+    read: Source, tau: float, seconds: float, path: str | None, picture: str | None = None
+) -> list[dict[str, float]]:
+    """The points of the efficient frontier as plain data; written to a file and drawn, if there is a path for that."""
     from tailrank._system.atomic import write_bytes
     from tailrank.planning.objectives.efficient import efficient_frontier
 
     found = efficient_frontier(read.mdp, tau, seconds=seconds)
     if path:
         write_bytes(Path(path), found.as_csv().encode())
+    if picture:
+        from tailrank import plots
+
+        plots.save(plots.efficient(found), picture)
     keys = ("cvar", "mean", "upper", "price")
     columns = (getattr(found, key).tolist() for key in keys)
     return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
