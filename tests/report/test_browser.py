@@ -301,7 +301,7 @@ def test_a_point_of_the_frontier_can_be_picked(files, subjects, visit):
     point, plan = found.places[3], found.plans[3]
     expect(page.locator("#policy")).to_have_value("3")
     law = return_law(plan.policy, subjects["betting"].policies[0].mdp).law
-    assert page.evaluate(NUMBERS)["cvar"] == pytest.approx(law.cvar(0.1), abs=1e-9)
+    assert page.evaluate(NUMBERS)["mine-cvar"] == pytest.approx(law.cvar(0.1), abs=1e-9)
     assert law.cvar(0.1) >= found.points.cvar[point] - 1e-9
     assert law.mean == pytest.approx(found.points.mean[point], abs=1e-9)
     slope = (found.points.mean[point] - found.points.mean[point - 1]) / (

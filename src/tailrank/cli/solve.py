@@ -106,7 +106,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         return
     notes: list[str] = []
     with collected(notes):
-        read, after = posed(source, options)
+        read, after = posed(source, options, min(taus, default=1.0))
         measures = measures_of(options, taus, options["imports"])
         limits = {name: options[name] for name in LIMITS}
         plans: tuple[Plan, ...] = ()

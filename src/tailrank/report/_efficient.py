@@ -27,7 +27,7 @@ SOLVES = 15
 
 
 @dataclass(frozen=True)
-class Frontier:
+class PickedFrontier:
     """The points, and which of them can be picked: places [n], and the plan behind each."""
 
     points: EfficientFrontier
@@ -35,7 +35,7 @@ class Frontier:
     plans: tuple[Mixed, ...]
 
     @classmethod
-    def of(cls, plan: Plan, mdp: FiniteMDP | None) -> Frontier | None:
+    def of(cls, plan: Plan, mdp: FiniteMDP | None) -> PickedFrontier | None:
         """The frontier at the level of an exact plan for CVaR, if it is quick to find and there is any trade-off."""
         if mdp is None or plan.status != "exact" or plan.criterion != "cvar" or plan.tau == 1.0 or _slow(mdp):
             return None

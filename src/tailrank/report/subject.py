@@ -18,7 +18,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.return_law import Evaluation
 from tailrank.policies.tables import BudgetPolicy, MixedPolicy, Policy
 from tailrank.report._domain import picture
-from tailrank.report._efficient import Frontier
+from tailrank.report._efficient import PickedFrontier
 from tailrank.report._episodes import Played
 from tailrank.report._learning import curves
 from tailrank.report._levels import pack_law, slider
@@ -112,11 +112,11 @@ class Subject:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def frontier(self) -> Frontier | None:
+    def frontier(self) -> PickedFrontier | None:
         """The efficient frontier, where the first policy is the best one of the first problem."""
         if not self.problems or not self.policies or self.policies[0].policy is not self.problems[0].plan.policy:
             return None
-        return Frontier.of(self.problems[0].plan, self.policies[0].mdp)
+        return PickedFrontier.of(self.problems[0].plan, self.policies[0].mdp)
 
     @property
     def levels(self) -> tuple[float, ...]:
