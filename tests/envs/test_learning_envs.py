@@ -22,6 +22,8 @@ SETTINGS = [
     ("random-lowrank", {"horizon": 1}),
     ("risky-shortcut", {}),
     ("decoy", {}),
+    ("walled-lock", {"horizon": 5, "n_states": 7, "seed": 2}),
+    ("lowrank-conflict", {"n_states": 9, "n_actions": 3, "d": 4}),
 ]
 each = pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=lambda x: str(x))
 

@@ -16,6 +16,7 @@ from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.planning import exploration_of, support_of
+from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -24,8 +25,9 @@ from tailrank.runs.config import RunConfig
 
 
 def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
-    w = network.fresh(k, 1, heads, K, L, width, rng)
-    return {name: x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
+    units = network_units(UnitData(np.zeros((1, k)), np.zeros(1), np.zeros((1, 1))), width, rng)
+    w = network.fresh(1, heads, K, L, units)
+    return {name: x if name == "units" else x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
 
 
 def random_outcomes(rng, n=7, k=2, heads=3, K=3, L=2):

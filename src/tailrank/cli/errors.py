@@ -81,9 +81,11 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        from tailrank._system.blas import claim_buffers
         from tailrank.checks import InputError
 
         try:
+            claim_buffers()
             return super().invoke(ctx)
         except InputError as error:
             raise Failure(str(error)) from None

@@ -11,10 +11,12 @@ from tailrank.checks import InputError
 from tailrank.envs.built_in.continuous import ContinuousLowRank, continuous_lowrank
 from tailrank.envs.built_in.episodic import Episodic
 from tailrank.envs.built_in.locks import risky_lock
+from tailrank.envs.built_in.lowrank_conflict import lowrank_conflict
 from tailrank.envs.built_in.lowrank_lock import lowrank_lock
 from tailrank.envs.built_in.random_lowrank import random_lowrank
 from tailrank.envs.built_in.rich_lock import RichLock, rich_lock
 from tailrank.envs.built_in.small import decoy, risky_shortcut
+from tailrank.envs.built_in.walled_lock import walled_lock
 
 T = TypeVar("T")
 
@@ -23,6 +25,8 @@ ENVIRONMENTS: dict[str, Callable[..., Episodic]] = {
     "random-lowrank": random_lowrank,
     "risky-shortcut": risky_shortcut,
     "decoy": decoy,
+    "walled-lock": walled_lock,
+    "lowrank-conflict": lowrank_conflict,
 }
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
-from tailrank.envs import sources
+from tailrank.envs import ENVIRONMENTS, sources
 from tailrank.episodes.streams import Streams
 from tailrank.learning.aim import aim_settings
 from tailrank.learning.decoding.settings import MODELS as DECODERS
 from tailrank.learning.learned import Learned
 from tailrank.learning.oracles.choices import MODELS as COUNTED
+from tailrank.learning.output import OutputRule
 from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
 from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
@@ -25,6 +26,8 @@ from tailrank.risk.measures.base import Measure
 
 SMOOTH = "kernel"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
+MOST_PLAYED = 1000
+"""The same where states can be counted."""
 MOST_JUDGED = 200
 """Fresh episodes for each candidate among which the last policy is chosen, at most."""
 HOOKS = ("on_training_start", "on_rollout_end", "on_training_end")
@@ -58,6 +61,8 @@ def learn(
     callback: called with (state, info) after every iteration; or an object with some of the methods
     on_training_start(learner, env), on_rollout_end(state, info) and on_training_end(learned). One that returns False
     after an iteration ends learning there.
+    What is returned is the best of a few in fresh episodes, which come on top: a quarter of `episodes` for each, where
+    states can be counted from 100 to 1,000.
 
     >>> learned = learn("risky-lock", tau=0.1, episodes=60, horizon=3, n_actions=3)
     >>> learned.episodes, round(learned.evaluate().cvar, 9)
@@ -75,6 +80,9 @@ def learn(
     own = _learner_settings(names, settings) if learner is None else {}
     place = {name: value for name, value in settings.items() if name not in own}
     env = _environment(source, _kind(learner, model, algorithm or "ela"), horizon=horizon, **place)
+    if learner is None and algorithm is None and model == "auto" and (why := _many(source, env)):
+        env = _environment(source, ("observations", ""), horizon=horizon, **place)
+        env.notes = (*env.notes, why)
     kind = COUNTABLE if hasattr(env, "truth") else SIMULATOR
     if learner is None:
         own |= {name: value for name, value in (("tau", tau), ("model", model)) if value not in (None, "auto")}
@@ -126,6 +134,12 @@ def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
     return kind, f"model = {model!r}"
 
 
+def _many(source: Any, env: Any) -> str:
+    """Why a Gymnasium environment with a table is to be learned from what is observed; empty where it is not."""
+    named = isinstance(source, str) and source not in ENVIRONMENTS and sources.is_id(source)
+    return sources.many_states(env.truth) if named and hasattr(env, "truth") else ""
+
+
 def _environment(source: Any, wanted: tuple[str, str], **settings: Any) -> Any:
     """The environment; where it shows something else than was asked for, an error that says what asked for it."""
     kind, why = wanted
@@ -150,7 +164,8 @@ def _learner_settings(algorithms: Sequence[str], settings: dict[str, Any]) -> di
 def _returned(learner: Any, state: Any, env: Any, streams: Streams, episodes: int) -> tuple[Any, float]:
     """The policy that is returned, and the CVaR that its model promises (nan where there is no such thing)."""
     if learner.kind == COUNTABLE:
-        plan = learner.greedy(state, env, streams)
+        rule = OutputRule(episodes=min(MOST_PLAYED, max(100, episodes // 4)))
+        plan = rule.choose(learner, env, state, {}, streams).policy
         return plan.policy(env.rewards), promised(plan, env)
     promise = float(getattr(learner, "promise", lambda *_: np.nan)(state, env))
     if "best" in learner.outputs:

@@ -84,6 +84,8 @@ class Learner(Protocol):
     """The rules of `tailrank train --output` that it knows; none: it returns its last policy."""
     stored: ClassVar[bool]
     """Whether a checkpoint holds its state; one that does not plays everything again."""
+    foresees: ClassVar[bool]
+    """Whether what it plays depends on how long the run will be."""
 
     @property
     def tau(self) -> float:
@@ -170,6 +172,7 @@ class CountableLearner(Tail):
     kind: ClassVar[str] = COUNTABLE
     outputs: ClassVar[tuple[str, ...]] = ("best", "uniform", "greedy")
     stored: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
     aim: float | None = fixed(None)
 
     def prepared(self, env: CountableEnv, streams: Streams, total: int | None) -> Self:
@@ -225,6 +228,7 @@ class SimulatorLearner(Tail):
     kind: ClassVar[str] = SIMULATOR
     outputs: ClassVar[tuple[str, ...]] = ()
     stored: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
     keeps_episodes: ClassVar[bool] = False
     total: int | None = fixed(None)
 

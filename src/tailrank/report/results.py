@@ -11,7 +11,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import environment_of, play
-from tailrank.learning.offline.learn import LearnedFromLogs
+from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.evaluate import estimated, fitting_mdp, return_range
 from tailrank.planning.exact.return_law import return_law

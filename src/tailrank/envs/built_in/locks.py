@@ -47,15 +47,15 @@ def risky_lock(
     H, A = checks.steps(horizon, 2), checks.whole(n_actions, "n_actions", 2)
     S = checks.whole(n_states, "n_states", 3)
     checks.affordable(H * S + 24 * H * A + 9 * A**3, f"horizon = {H}, n_actions = {A}, n_states = {S}")
-    _check_payoffs(safe, risky, crash, bait)
+    check_payoffs(safe, risky, crash, bait)
     checks.inside(split, "split", "(0, 1)")
     twin = split != 0.5
     rng = np.random.default_rng(seed)
     right = rng.integers(A, size=(H, 2))
     group = tuple(rng.permutation(np.arange(S) % 3) for _ in range(H))
     pairs = [(a, b) for a in range(A) for b in range(A)]
-    shared = tuple(_step(A, pair, split) for pair in pairs)
-    first = tuple(_step(A, pair, split, twin=True) for pair in pairs) if twin else shared
+    shared = tuple(lock_step(A, pair, split) for pair in pairs)
+    first = tuple(lock_step(A, pair, split, twin=True) for pair in pairs) if twin else shared
     candidates = (first, *(shared,) * (H - 2))
     steps = tuple(models[a * A + b] for models, (a, b) in zip(candidates, right[:-1], strict=True))
     rewards = _rewards(right, A, safe, risky, crash, bait, twin)
@@ -93,14 +93,18 @@ def reward_table(laws: list[dict[float, float]], horizon: int) -> tuple[BudgetGr
     return BudgetGrid(grid.unit, (Fraction(0),) * horizon, "exact"), table
 
 
-def _step(A: int, right: tuple[int, int], split: float, *, twin: bool = False) -> StepModel:
-    """twin: the action after the right one is right, too."""
+def lock_step(A: int, right: tuple[int | None, int | None], split: float = 0.5, *, twin: bool = False) -> StepModel:
+    """A step whose right action in each good latent is given (None: there is no way on).
+
+    twin: the action after the right one is right, too.
+    """
     phi = np.zeros((3, A, 3))
     phi[:, :, BAD] = 1.0
-    for g in GOOD:
-        phi[g, right[g]] = _moves(g, split)
-        if twin:
-            phi[g, (right[g] + 1) % A] = _moves(g, 1.0 - split)
+    for g, a in zip(GOOD, right, strict=True):
+        if a is not None:
+            phi[g, a] = _moves(g, split)
+            if twin:
+                phi[g, (a + 1) % A] = _moves(g, 1.0 - split)
     return StepModel(phi, np.eye(3))
 
 
@@ -125,7 +129,8 @@ def _rewards(right: np.ndarray, A: int, safe: float, risky: float, crash: float,
     return RewardLaw(grid, laws, which)
 
 
-def _check_payoffs(safe: float, risky: float, crash: float, bait: float) -> None:
+def check_payoffs(safe: float, risky: float, crash: float, bait: float) -> None:
+    """Raise unless the payoffs are a choice between bait, a safe end and a risky one with a larger mean."""
     named = {"safe": safe, "risky": risky, "crash": crash, "bait": bait}
     for name, value in named.items():
         checks.inside(value, name, "(0, 1]")

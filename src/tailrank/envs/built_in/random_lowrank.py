@@ -3,6 +3,9 @@
 Rewards lie in [0, 1]: `bernoulli`, `levels` (0, 1/5, .., 1), or continuous: `beta`, `uniform` (on a random
 interval), `normal` (truncated to [0, 1]). Continuous rewards are played as they are; the laws and the truth
 have them rounded up to multiples of upsilon (Section 5).
+
+It tells good models from bad ones only at tau = .05 and hardly there: what pays now is nearly all there is, and a plan
+made in the model of another seed has more than 95% of CVaR* in 85 to 100% of cases. `lowrank_conflict.py` mends that.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ IDS = {
     "tailrank/RandomLowRank-v0": "random-lowrank",
     "tailrank/RiskyShortcut-v0": "risky-shortcut",
     "tailrank/Decoy-v0": "decoy",
+    "tailrank/WalledLock-v0": "walled-lock",
+    "tailrank/LowRankConflict-v0": "lowrank-conflict",
 }
 
 

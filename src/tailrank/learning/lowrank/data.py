@@ -9,7 +9,7 @@ import numpy as np
 
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
-from tailrank.learning.lowrank.gaussians import Gaussians
+from tailrank.learning.lowrank.psi import Psi
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
 
@@ -84,7 +84,7 @@ class OutcomeData:
         rows = rows[self.followed[rows]]
         return [rows] if shared else [rows[self.h[rows] == h] for h in range(self.horizon - 1)]
 
-    def log_psi(self, psi: tuple[Gaussians, ...]) -> np.ndarray:
+    def log_psi(self, psi: tuple[Psi, ...]) -> np.ndarray:
         """log psi_k of what came next [n, K], the end as the last kind if there is one; 0 where it is not known."""
         found = log_psi_of(psi, self.h, self.after)
         if self.ends:
@@ -94,7 +94,7 @@ class OutcomeData:
         found[~self.followed & ~(self.ended & self.ends)] = 0.0
         return found
 
-    def outcomes(self, setting: Setting, psi: tuple[Gaussians, ...]) -> network.Outcomes:
+    def outcomes(self, setting: Setting, psi: tuple[Psi, ...]) -> network.Outcomes:
         """As the network sees them."""
         head = self.action if setting.shared_heads else self.h * self.n_actions + self.action
         return network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(psi).astype(np.float32))
@@ -116,11 +116,11 @@ def _places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return centre, scale[:, None] * vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))
 
 
-def log_psi_of(psi: tuple[Gaussians, ...], h: np.ndarray, after: np.ndarray) -> np.ndarray:
+def log_psi_of(psi: tuple[Psi, ...], h: np.ndarray, after: np.ndarray) -> np.ndarray:
     """log psi_k of places [n, k] that came after steps h [n], [n, K]."""
     if len(psi) == 1:
         return psi[0].log_densities(after)
-    result = np.zeros((len(after), len(psi[0].means)))
+    result = np.zeros((len(after), psi[0].n_kinds))
     for step, one in enumerate(psi):
         rows = np.flatnonzero(h == step)
         if rows.size:

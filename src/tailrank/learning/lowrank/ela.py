@@ -16,17 +16,20 @@ import numpy as np
 from tailrank._system.settings import fixed
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
-from tailrank.episodes.replay import Replay
-from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.episodes.replay import Replay, RollIns
+from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
+from tailrank.learning.lowrank.collection import rolled_in
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
@@ -41,14 +44,22 @@ SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class LowRankELA(ObservedELA):
+class LowRankELA(ObservedELA, LowRankSettings):
     """ELA (Algorithm 1) on observations.
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
+    collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
+    learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.collect != "plan" and not self.always:
+            raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
     @property
     def chooses(self) -> bool:
@@ -72,7 +83,8 @@ class LowRankELA(ObservedELA):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+        rank = self.oracle.rank if self.always else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -98,10 +110,10 @@ class LowRankELA(ObservedELA):
             return state, info
         k = state.k + 1
         batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
-        remember(state.block.replay, state.block.grid, played, simulator.name)
-        state = replace(state, block=replace(state.block, k=k))
-        refit = state.episodes >= REFIT * state.fitted_at
+        returns, grid = self._play(state, simulator, streams, k, batch)
+        wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
+        state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
+        refit = wider or state.episodes >= REFIT * state.fitted_at
         if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
@@ -112,7 +124,21 @@ class LowRankELA(ObservedELA):
             state = replace(state, fit=fit)
         if state.fit is not None:
             state = self._replanned(state, simulator)
-        return state, self._info(state, played, refit)
+        return state, self._info(state, returns, refit)
+
+    def _play(
+        self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int
+    ) -> tuple[np.ndarray, RewardGrid]:
+        """Play and remember at least `batch` episodes; their returns, and the grid that holds all rewards."""
+        if self.collect == "plan":
+            parts = [play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)]
+        else:
+            seeds = streams.train_seeds(k, -(-batch // simulator.horizon) * simulator.horizon)
+            parts = list(rolled_in(state.policy, simulator, seeds, streams.planner(k, 2)))
+        grid = state.block.grid
+        for played in parts:
+            grid = remember(state.block.replay, grid, played, simulator, self.levels)
+        return np.concatenate([played.returns for played in parts]), grid
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -120,7 +146,7 @@ class LowRankELA(ObservedELA):
             return super().greedy(state, simulator, prior, caution)
         if state.fit is None:
             return self.block.greedy(state.block, simulator)
-        return self._planned(state.fit, state, simulator)
+        return self._planned(state, simulator)
 
     def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
@@ -145,7 +171,7 @@ class LowRankELA(ObservedELA):
             return super().promise_error(state, simulator, rng, draws)
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
-        plan, returns = self._planned(state.fit, state, simulator).plan, state.replay.rewards.sum(axis=1)
+        plan, returns = self._planned(state, simulator).plan, state.replay.rewards.sum(axis=1)
         recent, known = returns[-max(returns.size // 2, 1) :], plan.grid_error + plan.support_error / 2
         if not self.goal.tail:
             again = [self.measure.of(rng.choice(recent, returns.size)) for _ in range(draws)]
@@ -163,7 +189,16 @@ class LowRankELA(ObservedELA):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return LowRankState.from_arrays(arrays, replay) if self.chooses else super().state_from(arrays, replay)
+        return (
+            LowRankState.from_arrays(arrays, self._marked(replay))
+            if self.chooses
+            else super().state_from(arrays, replay)
+        )
+
+    def _marked(self, replay: Replay) -> Replay:
+        """The episodes, told which of their steps are learned from; the pilot's are all."""
+        replay.roll_ins = None if self.collect == "plan" else RollIns(self.pilot, counted=self.collect == "rollins")
+        return replay
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:
         """A state from a checkpoint, with its plan, which follows from it."""
@@ -178,7 +213,7 @@ class LowRankELA(ObservedELA):
         self, block: ObservedState, simulator: Simulator, streams: Streams, last: LowRankState | None
     ) -> LowRankState:
         """Fit a low-rank model, and put in charge whichever explains the held-out episodes."""
-        n = block.episodes
+        n = self._marked(block.replay).n
         before = None if last is None else last.fit
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
         if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
@@ -214,23 +249,25 @@ class LowRankELA(ObservedELA):
         exploration = None
         if self.bonus != "none":
             exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
-        return replace(state, policy=self._planned(state.fit, state, simulator, exploration))
+        return replace(state, policy=self._planned(state, simulator, exploration))
 
     def _planned(
-        self, fit: LowRankFit, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
+        self, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
     ) -> LowRankPolicy:
+        """The plan in the low-rank model of the state."""
         measure = None if self.goal.tail else self.measure
-        return policy_for(
-            fit, self._support(state), simulator.horizon, self.tau, exploration, measure, self.undominated
-        )
+        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration, measure, self.undominated)
 
-    def _support(self, state: LowRankState) -> ObservedSupport:
-        if state.support is None:
-            raise InputError("state: a low-rank model without its support")
-        return state.support
-
-    def _info(self, state: LowRankState, played: Observed, refit: bool) -> ObservedInfo:
+    def _info(self, state: LowRankState, returns: np.ndarray, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        return ObservedInfo(played.returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+        objective = min(plan.objective, state.block.most) if self.goal.tail else plan.objective
+        return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+
+
+def fitted(state: LowRankState) -> tuple[LowRankFit, ObservedSupport]:
+    """The low-rank model of a state in which one is in charge, and its support."""
+    if state.fit is None or state.support is None:
+        raise InputError("state: no low-rank model, or one without its support")
+    return state.fit, state.support

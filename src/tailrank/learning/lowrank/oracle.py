@@ -20,12 +20,16 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
-from tailrank.learning.lowrank.gaussians import Gaussians
+from tailrank.learning.lowrank.gaussians import responsibilities
+from tailrank.learning.lowrank.psi import FAMILIES, Psi
+from tailrank.learning.lowrank.settings import PHIS, PSIS
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.learning.lowrank.units import MAKERS, Made, UnitData
 from tailrank.planning.observed.support import RewardKinds
 from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.policies.units import KERNEL
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
 DECAYS = (0.1, 0.3, 1.0)
@@ -39,12 +43,13 @@ QUICK = 5_000
 
 @dataclass(frozen=True)
 class Setting:
-    """A class of models: rank K, weight decay, whether steps share their heads and their psi."""
+    """A class of models: rank K, weight decay, whether steps share their heads and their psi, and what phi is."""
 
     rank: int
     decay: float = DECAYS[0]
     shared_heads: bool = True
     shared_psi: bool = True
+    phi: str = "network"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class LowRankFit:
     """
 
     network: OutcomeNetwork
-    psi: tuple[Gaussians, ...]
+    psi: tuple[Psi, ...]
     rewards: RewardKinds
     setting: Setting
     ends: bool
@@ -73,7 +78,8 @@ class LowRankFit:
 class LowRankOracle:
     """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
 
-    members: networks whose mean phi is, each trained without another fifth of the episodes.
+    members: networks whose mean phi is, each trained without another fifth of the episodes. phi: one of `MAKERS`, or
+    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`.
     """
 
     rank: int | str = "auto"
@@ -83,8 +89,12 @@ class LowRankOracle:
     rate: float = 0.01
     batch: int = 256
     members: int = 3
+    phi: str = "network"
+    psi: str = "gaussian"
 
     def __post_init__(self) -> None:
+        checks.one_of(self.phi, "phi", PHIS)
+        checks.one_of(self.psi, "psi", PSIS)
         if self.rank != "auto":
             checks.whole(self.rank, "rank")
         for name in ("width", "epochs", "batch", "members"):
@@ -117,9 +127,11 @@ class LowRankOracle:
 
     def _search(
         self, data: OutcomeData, last: LowRankFit | None, rng: np.random.Generator
-    ) -> tuple[Setting, tuple[Gaussians, ...]]:
+    ) -> tuple[Setting, tuple[Psi, ...]]:
         """The setting with the highest held-out likelihood, the simpler unless beaten."""
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
+        if self.phi != "auto":
+            now = replace(now, phi=self.phi)
         if self.shared is not None:
             now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
         best, scores = self._tried(data, now, rng)
@@ -142,6 +154,8 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
+        if self.phi == "auto":
+            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
         yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
@@ -152,50 +166,61 @@ class LowRankOracle:
         return found, data.log_likelihoods(found)[data.held]
 
     def _fit(
-        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
+        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Psi, ...] | None
     ) -> LowRankFit:
         """phi and psi by turns: an epoch on phi, then the M-step on psi."""
         train = np.flatnonzero(~data.held)
-        k = data.z.shape[1]
-        nu = 2.0 * k
         parts = data.parts(setting.shared_psi, train)
-        pooled = np.cov(data.after[train[data.followed[train]]].T).reshape(k, k) / 2 + 1e-9 * np.eye(k)
+        family = FAMILIES[self.psi].of(data.after[train[data.followed[train]]])
         psi = warm
-        if psi is None or len(psi) != len(parts):
-            psi = tuple(gaussians.begin(data.after[rows][:3000], setting.rank, nu, rng) for rows in parts)
+        if psi is None or len(psi) != len(parts) or self.psi == "table":  # a table is of the places that were met
+            psi = tuple(family.begin(data.after[rows], setting.rank, rng) for rows in parts)
 
-        def next_psi(share: np.ndarray) -> tuple[Gaussians, ...]:
+        def next_psi(last: tuple[Psi, ...], share: np.ndarray) -> tuple[Psi, ...]:
             mine = share[:, : setting.rank].astype(np.float64)
-            return tuple(gaussians.refit(data.after[rows], mine[rows], pooled, nu) for rows in parts)
+            both = zip(last, parts, strict=True)
+            return tuple(family.refit(one, data.after[rows], mine[rows]) for one, rows in both)
 
-        best, weights, psi = self._train(data, setting, data.held, psi, next_psi, rng)
+        units = self._units(data, setting, psi, rng)
+        best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
         return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
-        found = [fit.weights]
+        found, setting, psi = [fit.weights], fit.setting, fit.psi
         for i in range(1, self.members):
             held = data.episode % HELD == i
             if held.any() and not held.all():
-                found.append(self._train(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
+                units = {name: fit.weights[name] for name in ("hidden", "bias", "units")}
+                if fit.weights["units"][0] != KERNEL:
+                    units = self._units(data, setting, psi, rng)
+                found.append(self._train(data, setting, held, psi, lambda last, share: psi, units, rng)[1])
         acting = network.network_of(network.mean_of(found), data.centre, data.project, data.n_actions)
         return replace(fit, network=acting)
+
+    def _units(self, data: OutcomeData, setting: Setting, psi: tuple[Psi, ...], rng: np.random.Generator) -> Made:
+        """Hidden units before training, made from what is not held out."""
+        rows = np.flatnonzero(~data.held)
+        shares = responsibilities(data.log_psi(psi)[rows])
+        target = np.hstack([shares, np.eye(len(data.rewards.values))[data.law[rows]]])
+        return MAKERS[setting.phi](UnitData(data.z[rows], data.action[rows], target), self.width, rng)
 
     def _train(
         self,
         data: OutcomeData,
         setting: Setting,
         held: np.ndarray,
-        psi: tuple[Gaussians, ...],
-        next_psi: Callable[[np.ndarray], tuple[Gaussians, ...]],
+        psi: tuple[Psi, ...],
+        next_psi: Callable[[tuple[Psi, ...], np.ndarray], tuple[Psi, ...]],
+        units: Made,
         rng: np.random.Generator,
-    ) -> tuple[float, network.Weights, tuple[Gaussians, ...]]:
+    ) -> tuple[float, network.Weights, tuple[Psi, ...]]:
         """The best held-out likelihood (a transition), and weights and psi of that epoch."""
-        train, k = np.flatnonzero(~held), data.z.shape[1]
+        train = np.flatnonzero(~held)
         steps = 1 if setting.shared_heads else data.horizon
         K, L = setting.rank + int(data.ends), len(data.rewards.values)
-        weights = network.fresh(k, steps, data.n_actions, K, L, self.width, rng)
+        weights = network.fresh(steps, data.n_actions, K, L, units)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
         adam = network.DecayedAdam.of(weights, setting.decay)
@@ -210,7 +235,7 @@ class LowRankOracle:
             score = float(value[held].mean())
             if score > best:
                 best, kept = score, ({name: x.copy() for name, x in weights.items()}, psi)
-            after = next_psi(share)
+            after = next_psi(psi, share)
             if after is not psi:
                 psi, outcomes = after, data.outcomes(setting, after)
         return best, *kept

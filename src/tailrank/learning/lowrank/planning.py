@@ -7,6 +7,7 @@ those that matter for a rare kind with higher probability and less weight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +75,8 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
     sigma, tried = np.empty((steps, K, K)), np.empty((steps, A, z.shape[1], z.shape[1]))
     for s in range(steps):
         rows = step == s
-        sigma[s] = np.linalg.inv(kinds[rows].T @ kinds[rows] + max(lam, 1e-6) * np.eye(K))
+        in_d = kinds[rows & t.in_d]
+        sigma[s] = np.linalg.inv(in_d.T @ in_d + max(lam, 1e-6) * np.eye(K))
         for a in range(A):
             these = z[rows & (t.action == a)]
             tried[s, a] = np.linalg.inv(these.T @ these + np.eye(z.shape[1]))
@@ -83,16 +85,17 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
     return Exploration(sigma, tried, alpha * span, WATCHFUL * span, schedule.cap_for(H) * span)
 
 
-def policy_for(
-    fit: LowRankFit,
-    support: ObservedSupport,
-    horizon: int,
-    tau: float,
-    exploration: Exploration | None = None,
-    measure: Measure | None = None,
-    undominated: bool = True,
-) -> LowRankPolicy:
-    """The policy that is best in the model, with the bonus of `exploration`; measure: for another objective."""
+@dataclass(frozen=True)
+class SupportedModel:
+    """What a planner is given: the states that follow a step, phi of the first states [n, A, J] and their bonus."""
+
+    steps: Callable[[int], SupportStep]
+    start: np.ndarray
+    start_bonus: np.ndarray | None
+
+
+def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploration | None = None) -> SupportedModel:
+    """The fitted model on its support, with the bonus of `exploration`."""
     net = fit.network
     shared = len(net.heads) == 1 and len(support.states) == 1
     kept: dict[int, SupportStep] = {}
@@ -109,8 +112,28 @@ def policy_for(
             kept[0] = SupportStep(phi, support.weights[place], bonus)
         return kept[0]
 
-    start, bonus = at(0, support.first)
+    return SupportedModel(step, *at(0, support.first))
+
+
+def policy_for(
+    fit: LowRankFit,
+    support: ObservedSupport,
+    horizon: int,
+    tau: float,
+    exploration: Exploration | None = None,
+    measure: Measure | None = None,
+    undominated: bool = True,
+) -> LowRankPolicy:
+    """The policy that is best in the model, with the bonus of `exploration`; measure: for another objective."""
+    model = supported(fit, support, exploration)
     plan = plan_support(
-        step, start, fit.rewards, horizon, tau, start_bonus=bonus, measure=measure, undominated=undominated
+        model.steps,
+        model.start,
+        fit.rewards,
+        horizon,
+        tau,
+        start_bonus=model.start_bonus,
+        measure=measure,
+        undominated=undominated,
     )
-    return LowRankPolicy(net, plan, exploration)
+    return LowRankPolicy(fit.network, plan, exploration)

@@ -1,4 +1,4 @@
-"""What a learner of observations says of an iteration, and what it returns."""
+"""What an iteration of ELA on observations showed, and what it hands out in the end."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ class ObservedInfo:
 
 @dataclass(frozen=True)
 class Output:
-    """The policy to use, how it was planned (see `OUTPUTS` in
-    `learning/observed/ela.py`), and the score of each candidate in `episodes` episodes."""
+    """The policy to use, how it was planned (`OUTPUTS` of `observed/ela.py`), and the score of each candidate.
+
+    episodes: that all of them played for it.
+    """
 
     policy: ObservationPolicy | LowRankPolicy
     prior: float

@@ -7,6 +7,7 @@ are chosen anew and the networks start afresh, with as many gradient steps as al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,18 +17,24 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import tell
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
+from tailrank.learning.shortfall.targets import TeachingSteps
 from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import BudgetScale
-from tailrank.policies.shortfall import ShortfallPolicy, network_input
+from tailrank.policies.shortfall import ShortfallPolicy, mean_shortfalls
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import best_budget
 
-CHUNK = 50
-"""Gradient steps in one compiled call."""
+CHUNK = 100
+"""Gradient steps in one compiled call, after which targets are made anew."""
+LAST = 0.1
+"""The rate of a fit falls to this share of itself, so that what is handed out is not the noise of the last steps."""
+MOST_NUMBERS = 6_000_000
+"""Values of steps, actions and budgets that targets are made of at once; of more episodes some are drawn."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,9 @@ class FittedShortfall:
 
     def policy(self, members: tuple[int, ...]) -> tuple[ShortfallPolicy, float]:
         """The mean of these members as a policy with its best budget, and its promise."""
-        layers = []
-        for i in range(len(self.states[0].layers)):
-            w, b = (np.stack([np.asarray(self.states[e].layers[i][j]) for e in members]) for j in (0, 1))
-            layers.append((w, b))
-        bare = ShortfallPolicy(tuple(layers), self.centre, self.spread, self.scale, 0.0, self.horizon)
+        bare = ShortfallPolicy(
+            stacked([self.states[e] for e in members]), self.centre, self.spread, self.scale, 0.0, self.horizon
+        )
         curve = bare.values(self.first, self.horizon).min(axis=1).mean(axis=0) * self.scale.unit
         budgets = self.scale.budget(np.arange(self.scale.count), self.horizon)
         best = best_budget(budgets, curve, self.tau)
@@ -61,6 +66,23 @@ class FittedShortfall:
         return ShortfallPolicy(bare.layers, self.centre, self.spread, self.scale, budget, self.horizon), budget - float(
             curve[best]
         ) / self.tau
+
+    def restandardised(self, played: PlayedEpisodes) -> FittedShortfall:
+        """The same networks with inputs standardised by all that was played: the first layer makes up for it."""
+        centre, spread = standardised(played)
+        states = []
+        for state in self.states:
+            layers, slow = (self._moved(x, centre, spread) for x in (state.layers, state.slow))
+            states.append(state._replace(layers=layers, slow=slow))
+        return replace(self, states=tuple(states), centre=centre, spread=spread)
+
+    def _moved(self, layers: Any, centre: np.ndarray, spread: np.ndarray) -> Any:
+        """The layers that do the same with inputs of another centre and spread."""
+        (w, b), *rest = layers
+        w, b, m = np.array(w, dtype=np.float64), np.array(b, dtype=np.float64), centre.size
+        b += ((centre - self.centre) / self.spread) @ w[:m]
+        w[:m] *= (spread / self.spread)[:, None]
+        return ((w.astype(np.float32), b.astype(np.float32)), *rest)
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """The members in turn."""
@@ -97,8 +119,16 @@ class ShortfallCandidate(Checked):
     budgets: int = setting(48, kind=int, least=8, name="network_budgets", metavar="N", help="Budgets of the network.")
     rate: float = setting(1e-3, kind=float, check=checks.positive, metavar="R", help="Adam's rate.")
     batch: int = setting(64, kind=int, least=2, metavar="N", help="Transitions a gradient step.")
-    ratio: float = setting(1.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps a step played.")
-    ahead: int = setting(1, kind=int, metavar="N", help="Steps that a target looks ahead.")
+    effort: float = setting(
+        250.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps for the root of the steps played."
+    )
+    trust: float = setting(
+        0.9,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        metavar="P",
+        help="What a target trusts the rewards that were paid, not the network, at every step.",
+    )
     members: int = setting(2, kind=int, metavar="N", help="Networks of the ensemble.")
     epsilon: float = setting(
         0.1,
@@ -121,27 +151,33 @@ class ShortfallCandidate(Checked):
         """Gradient steps for the episodes that are new, or from the start where the budgets must change."""
         if before is None or not covers(before.scale, played):
             before = self._fresh(played, n_actions, tau, rng)
-        wanted = min(int(self.ratio * played.steps), self.most_updates) - before.updates
-        chunks = max(-(-wanted // CHUNK), 1)
-        data = teaching(played, before.scale, self.ahead, before.centre, before.spread)
-        states, losses = [], []
-        for state in before.states:
-            for _ in range(chunks):
-                rows = rng.integers(0, played.steps, size=(CHUNK, self.batch))
-                state, value = self._advance(state, data, rows, n_actions)
-            states.append(state)
-            losses.append(float(value))
-        return self._update(before, tuple(states), before.updates + chunks * CHUNK, float(np.mean(losses)), played)
+        before = before.restandardised(played)
+        wanted = min(int(self.effort * np.sqrt(played.steps)), self.most_updates) - before.updates
+        rounds = max(-(-wanted // CHUNK), 1)
+        data = TeachingSteps.of(played, before.scale, before.centre, before.spread)
+        most = max(MOST_NUMBERS // (n_actions * before.scale.count), 1)
+        states, losses = list(before.states), np.zeros(rounds)
+        for i in range(rounds):
+            tell(i, rounds, "parts of a training")
+            part = data.drawn(most, rng)
+            q = mean_shortfalls(stacked(states), part.x, n_actions, before.scale.count)
+            aim = part.targets(q, self.trust)
+            rate = self.rate * (1.0 - (1.0 - LAST) * i / rounds)
+            for e, state in enumerate(states):
+                rows = rng.integers(0, part.actions.size, size=(CHUNK, self.batch))
+                states[e], value = self._advance(state, part, aim, rows, rate)
+                losses[i] += float(value) / len(states)
+        return self._update(before, tuple(states), before.updates + rounds * CHUNK, float(losses[-1]), played)
 
-    def _advance(self, state: Any, data: Any, rows: np.ndarray, n_actions: int) -> tuple[Any, Any]:
-        from tailrank.learning.shortfall._training_jax import advance
+    def _advance(
+        self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
+    ) -> tuple[Any, Any]:
+        from tailrank.learning.shortfall._training_jax import TargetBatch, advance
 
-        return advance(state, type(data)(*(part[rows] for part in data)), n_actions, self.rate)
+        return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
 
     def _fresh(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedShortfall:
-        centre = played.features.mean(axis=0, dtype=np.float64)
-        spread = played.features.std(axis=0, dtype=np.float64)
-        spread = np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
+        centre, spread = standardised(played)
         scale = budget_scale(played, self.budgets, exact=False)
         # Slopes begin as the law of the returns that were seen.
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
@@ -168,7 +204,7 @@ class ShortfallCandidate(Checked):
             w = rng.normal(size=(k, j)) * np.sqrt((0.01 if last else 2.0) / k)
             b = np.tile(np.log(slope / (1 - slope)), about.n_actions) if last else np.zeros(j)
             layers.append((w.astype(np.float32), b.astype(np.float32)))
-        return start_training(tuple(layers), self.rate)
+        return start_training(tuple(layers))
 
     def _update(
         self, before: FittedShortfall, states: tuple[Any, ...], updates: int, loss: float, played: PlayedEpisodes
@@ -196,20 +232,15 @@ class ShortfallCandidate(Checked):
         return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
 
 
-def teaching(played: PlayedEpisodes, scale: BudgetScale, ahead: int, centre: np.ndarray, spread: np.ndarray) -> Any:
-    """All transitions as a `TransitionBatch` of arrays [T, ..]; targets look `ahead` steps, or to the end if nearer."""
-    from tailrank.learning.shortfall._training_jax import TransitionBatch
+def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and spread [m] of the features."""
+    centre = played.features.mean(axis=0, dtype=np.float64)
+    spread = played.features.std(axis=0, dtype=np.float64)
+    return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
 
-    H, step = played.horizon, played.step_numbers()
-    episode = np.repeat(np.arange(played.n), played.lengths)
-    n = np.minimum(ahead, played.lengths[episode] - step)
-    at = np.arange(played.steps) + episode
-    total = np.concatenate([[0.0], np.cumsum(played.rewards - scale.origin)])
-    shift = (total[np.arange(played.steps) + n] - total[: played.steps]) / scale.unit
-    left = H - step - n
-    over = step + n == played.lengths[episode]
-    x = network_input(played.features[at], H - step, H, centre, spread)
-    after = network_input(played.features[at + n], left, H, centre, spread)
-    end = scale.low + scale.origin * left / scale.unit
-    plain = (played.actions.astype(np.int32), shift.astype(np.float32), after)
-    return TransitionBatch(x, *plain, over.astype(np.float32), end.astype(np.float32))
+
+def stacked(states: Sequence[Any]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The slow layers of these members, W [E, k, k'] and b [E, k']."""
+    depth = range(len(states[0].slow))
+    parts = [[np.stack([np.asarray(s.slow[i][j]) for s in states]) for j in (0, 1)] for i in depth]
+    return tuple((w, b) for w, b in parts)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import doing
 from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
@@ -113,7 +114,8 @@ class KernelCandidate(Checked):
         self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
     ) -> FittedKernel:
         """The model of what was played, whatever was fitted before."""
-        model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
+        with doing(f"fitting a model to {played.n} episodes"):
+            model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
         return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(

@@ -23,6 +23,7 @@ from tailrank.planning.exact import induction
 from tailrank.planning.exact.evaluation import Evaluation as Evaluation
 from tailrank.planning.exact.evaluation import mixed
 from tailrank.planning.exact.limits import unlimited
+from tailrank.policies.cloned import ClonedPolicy, averaged
 from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, MixedPolicy, Policy, check_fits
 from tailrank.risk.law import ReturnLaw
 
@@ -45,6 +46,10 @@ def return_law(
     grid: where to round rewards if the law is too large to list (default: the policy's own). check: called before
     every step on the grid. The law of a mixture is the mixture of the laws.
     """
+    if isinstance(policy, ClonedPolicy):
+        return return_law(
+            MarkovPolicy(np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)), averaged(mdp, policy.law)
+        )
     if isinstance(policy, MixedPolicy):
         first, second = (return_law(one, mdp, grid, listed_limit, check) for one in (policy.first, policy.second))
         return mixed(first, second, policy.share)

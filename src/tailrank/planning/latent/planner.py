@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 
 from tailrank._system.parallel import on_one_blas_thread, run_together
+from tailrank._system.telling import tell
 from tailrank.models.goal import UnitGoal
 from tailrank.models.lowrank import LowRankModel
 from tailrank.models.rewards import RewardLaw
@@ -135,6 +136,7 @@ def plan_latent(
     table = np.zeros((1, 1)) if goal is None else goal.terminal[None]  # V_H(g, c) = c
     actions: list[np.ndarray] = []
     for h in reversed(range(H)):
+        tell(H - h, H, "steps planned")
         shape = law_of[h].shape
         phi = np.ones((*shape, 1)) if h == H - 1 else model.steps[h].phi
         psi = model.steps[h - 1].psi if h else np.eye(1, shape[0], start)

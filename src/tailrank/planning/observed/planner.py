@@ -30,6 +30,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tailrank._system.telling import tell
 from tailrank.episodes.replay import Replay
 from tailrank.models.goal import UnitGoal
 from tailrank.models.latent_counts import LatentCounts
@@ -146,6 +147,7 @@ def plan_observed(
     met = TIE if undominated and aim is None and not bonus.any() else 0.0
     tables = np.zeros((K + 1, 1)) if aim is None else np.tile(aim.terminal, (K + 1, 1))
     for h in reversed(range(H)):
+        tell(H - h, H, "steps planned")
         t, C = table_of[h], int(most[h]) + 1 if aim is None else aim.terminal.size
         left = np.arange(C) - (H - h) * zero
         ended = np.where(left > 0, left, met * left) if aim is None else aim.terminal[np.maximum(left, 0)]

@@ -24,6 +24,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tailrank._system.telling import tell
 from tailrank.models.grid import exact_grid
 from tailrank.planning.observed.planner import TIE
 from tailrank.policies.lowrank import SupportPlan
@@ -98,6 +99,7 @@ def plan_support(
     tables: list[np.ndarray] = []
     error = 0.0
     for h in reversed(range(horizon)):
+        tell(horizon - h, horizon, "steps planned")
         budgets = spacing * np.arange(first[h + 1], last[h + 1] + 1)
         ended = np.where(budgets > 0.0, budgets, met * budgets) if aim is None else aim.cost(budgets)
         ahead = np.tile(ended, (kinds, 1))

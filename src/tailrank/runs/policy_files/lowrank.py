@@ -4,7 +4,9 @@
     tables, offsets   the tables [J, C_h] of all steps, one after the other; offsets [H + 1] says where each begins
     first [H], curve  see `SupportPlan`
 
-Only the plan without bonus is kept.
+Only the plan without bonus is kept. Policies of CVaR-LSVI have beside them:
+
+    inverse [H, J, J], beta      see `OptimisticPolicy`
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tailrank import checks
 from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.policies.lowrank import LowRankPolicy, SupportPlan
+from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.outcomes import ARRAYS as NETWORK
 from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.runs.policy_files.tables import check_scalars
@@ -57,3 +60,23 @@ def from_parts(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> LowRan
     checks.positive(values["spacing"], "spacing")
     plan = SupportPlan(tables, arrays["first"], curve=arrays["curve"], **values)
     return LowRankPolicy(OutcomeNetwork.from_arrays(net), plan)
+
+
+def optimistic_parts(policy: OptimisticPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The same for a policy of CVaR-LSVI."""
+    arrays, scalars = to_parts(policy)
+    return arrays | {"inverse": policy.inverse}, scalars | {"beta": float(policy.beta)}
+
+
+def optimistic_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> OptimisticPolicy:
+    """The policy of CVaR-LSVI that was stored; what does not fit together is refused."""
+    check_scalars(scalars, *SCALARS, "beta")
+    own = {"inverse": arrays["inverse"]} if "inverse" in arrays else {}
+    plain = from_parts(
+        {name: x for name, x in arrays.items() if name != "inverse"},
+        {name: x for name, x in scalars.items() if name != "beta"},
+    )
+    J = plain.plan.tables[0].shape[0]
+    check_arrays(own, {"inverse": "float64 [H, J, J]"}, H=plain.horizon, J=J)
+    beta = checks.not_negative(scalars["beta"], "beta")
+    return OptimisticPolicy(plain.model, plain.plan, inverse=arrays["inverse"], beta=beta)

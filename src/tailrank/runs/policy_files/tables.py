@@ -11,6 +11,7 @@ from tailrank import checks
 from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
+from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy
 
 Arrays = dict[str, np.ndarray]
@@ -84,6 +85,22 @@ def markov_policy(arrays: Arrays, scalars: dict[str, Any]) -> MarkovPolicy:
     check_scalars(scalars)
     check_arrays(arrays, {"actions": "whole [H, S] >= 0"})
     return MarkovPolicy(**_with_own_types(arrays))
+
+
+def cloned_parts(policy: ClonedPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """Its law and its horizon; the random numbers are drawn afresh."""
+    return {"law": policy.law}, {"horizon": policy.horizon}
+
+
+def cloned_policy(arrays: Arrays, scalars: dict[str, Any]) -> ClonedPolicy:
+    """The policy with this law."""
+    check_scalars(scalars, "horizon")
+    check_arrays(arrays, {"law": "float [S, A] >= 0"})
+    law = arrays["law"]
+    off = np.abs(law.sum(axis=1) - 1.0)
+    if off.max() > checks.PROBABILITY_TOLERANCE:
+        raise InputError(f"law: probabilities must sum to 1, found {law[off.argmax()].sum():g} in row {off.argmax()}")
+    return ClonedPolicy(law, checks.steps(scalars["horizon"]))
 
 
 def level_policy(arrays: Arrays, scalars: dict[str, Any]) -> LevelPolicy:
