@@ -76,7 +76,7 @@ class OutputRule:
             return ReturnedPolicy(kept[k], f"iterate {k}", why)
         candidates = [("greedy", learner.greedy(state, env, streams))]
         if self.name == "best":
-            candidates += careful(candidates[0][1], learner.aim or learner.tau)
+            candidates += careful(candidates[0][1], learner.aim or learner.tau) if learner.goal.tail else []
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
             return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
