@@ -2,15 +2,17 @@
 
     python studies/logs.py [--seconds X] [--logs N] [--page]
 
-A cell is a process, a behaviour and a number of episodes. In each, up to N logs (1,000) are made with their own seeds,
-as many as fit into X seconds; every log is learned from, and the plan is judged exactly in the process. Finished cells
-are skipped. Results: studies/results/logs.jsonl, one line a cell. --page only writes the page.
+A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
+log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
+many logs as fit into X seconds. Results: studies/results/logs.jsonl, one line for each such part of a cell, with the
+commit that it was measured on. --page only writes the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import time
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,8 +26,10 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
 from tailrank.learning.offline.coverage import usual_actions
-from tailrank.learning.offline.learn import learn_logs, reward_limits
+from tailrank.learning.offline.learn import learn_logs
+from tailrank.learning.offline.limits import reward_limits
 from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, policy_of, shortfall_of
+from tailrank.policies.cloned import averaged
 from tailrank.policies.relabel import places, relabelled
 from tailrank.policies.tables import BudgetPolicy, Policy
 
@@ -202,7 +206,7 @@ def others(log: EpisodeLog, one: Process) -> dict[str, BudgetPolicy | MarkovPoli
     budgets = budgets_for(log, reward_limits(log, one.rewards)[0], 1.0)[0]
     counts = counting.count(log, budgets, counting.Counting(one.dynamics == "by-step"))
     allowed, usual = (available(one.mdp).ravel(),) * log.horizon, usual_actions(log)
-    plain = counting.plain(counts)
+    plain = counting.doubted(counts)
     tables = plan_pessimistic(plain, allowed, usual)
     budget = best_budget(plain, shortfall_of(tables), one.tau)[0]
     cautious = plan_pessimistic(counting.every_law(counts, 0.5 * DELTA), allowed, usual)
@@ -213,14 +217,14 @@ def others(log: EpisodeLog, one: Process) -> dict[str, BudgetPolicy | MarkovPoli
     }
 
 
-def measure(name: str, behaviour: str, n: int, most: int, seconds: float) -> dict[str, object]:
-    """One cell."""
+def measure(name: str, behaviour: str, n: int, first: int, most: int, seconds: float) -> dict[str, object]:
+    """The logs `first`, `first` + 1, .. of a cell, as many as there is time for."""
     one, began = process(name), time.perf_counter()
     best = solve(one.mdp, one.tau).cvar
     own = _own(name, behaviour)
     rows: list[dict[str, float]] = []
-    for seed in range(most):
-        if time.perf_counter() - began > seconds and len(rows) >= 3:
+    for seed in range(first, most):
+        if time.perf_counter() - began > seconds and rows:
             break
         log = made_log(name, behaviour, n, seed)
         learned = learn_logs(
@@ -238,7 +242,7 @@ def measure(name: str, behaviour: str, n: int, most: int, seconds: float) -> dic
     mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
     return {
         "process": name, "behaviour": behaviour, "episodes": n, "logs": len(rows), "tau": one.tau, "best": best,
-        "own": own, "mean": mean, "seconds": time.perf_counter() - began,
+        "own": own, "mean": mean, "seconds": time.perf_counter() - began, "commit": commit(), "first": first,
     }  # fmt: skip
 
 
@@ -259,21 +263,6 @@ def _own(name: str, behaviour: str) -> float | None:
     return evaluate(MarkovPolicy(np.zeros((one.mdp.horizon, one.mdp.n_states), dtype=np.int64)), mixed, one.tau).cvar
 
 
-def averaged(mdp: FiniteMDP, law: np.ndarray) -> FiniteMDP:
-    """The process with one action, which plays law [S, A]."""
-    if mdp.n_blocks > 1:
-        step, pair = np.divmod(mdp.pair, mdp.n_states * mdp.n_actions)
-    else:
-        step, pair = None, mdp.pair
-    s, a = np.divmod(pair, mdp.n_actions)
-    p = mdp.prob * law[s, a]
-    kept = p > 0
-    return FiniteMDP.from_rows(
-        s[kept], np.zeros(int(kept.sum()), dtype=int), mdp.next_state[kept], p[kept], mdp.reward[kept],
-        horizon=mdp.horizon, step=None if step is None else step[kept], n_states=mdp.n_states, start=mdp.start,
-    )  # fmt: skip
-
-
 def cells() -> list[tuple[str, str, int]]:
     """All cells, cheap ones first."""
     small = [
@@ -283,16 +272,36 @@ def cells() -> list[tuple[str, str, int]]:
     return sorted(small + sepsis, key=lambda cell: cell[2])
 
 
-def done() -> list[dict]:
-    """Cells that were measured."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+@cache
+def commit() -> str:
+    """The commit that is measured."""
+    return subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def done() -> dict[tuple[str, str, int], dict]:
+    """The cells that were measured, each with the means over all its logs."""
+    cells_: dict[tuple[str, str, int], dict] = {}
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
+        part = json.loads(line)
+        cell = cells_.setdefault(
+            _order(part), part | {"logs": 0, "mean": dict.fromkeys(part["mean"], 0.0), "commits": []}
+        )
+        total = cell["logs"] + part["logs"]
+        for key, value in part["mean"].items():
+            cell["mean"][key] = (cell["mean"][key] * cell["logs"] + value * part["logs"]) / total
+        cell["logs"] = total
+        cell["commits"] = sorted({*cell["commits"], part["commit"]})
+    return cells_
 
 
 HEAD = """\
 # Plans from records: what was measured
 
 Written by `python studies/logs.py` from `studies/results/logs.jsonl`; [logs](logs.md) explains the command. {cells}
-cells, {logs} logs in all, delta = {delta}; a cell has as many logs as fitted into its time, at most 1,000.
+cells, {logs} logs in all, delta = {delta}; a cell has as many logs as fitted into its time, at most 1,000. Measured on
+commits {commits}.
 Behaviours: *uniform*; *half* and *near* play the best plan, but uniformly in 50% and 10% of the steps; *hole* is
 uniform but never takes one action in every other state; *expert* is the one of ICU-Sepsis. The command is told all
 states and actions, the range of the rewards, and whether the dynamics are the same at every step.
@@ -321,7 +330,7 @@ then the mean bounds.
 def page(rows: list[dict]) -> str:
     """docs/logs_results.md."""
     rows = sorted(rows, key=_order)
-    text = HEAD.format(cells=len(rows), logs=sum(row["logs"] for row in rows), delta=DELTA)
+    text = HEAD.format(cells=len(rows), logs=sum(row["logs"] for row in rows), delta=DELTA, commits=_commits(rows))
     for row in rows:
         m, known = row["mean"], row["own"] is not None
         own, wrong = (f"{m[key]:.3f}" if known else "-" for key in ("missed_behaviour", "false_improved"))
@@ -339,6 +348,10 @@ def page(rows: list[dict]) -> str:
     return text
 
 
+def _commits(rows: list[dict]) -> str:
+    return ", ".join(sorted({one for row in rows for one in row["commits"]}))
+
+
 def _line(*cells_: object) -> str:
     return f"| {' | '.join(map(str, cells_))} |\n"
 
@@ -351,17 +364,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help="for each cell")
     parser.add_argument("--logs", type=int, default=1000)
+    parser.add_argument("--only", help="one process or behaviour")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
-        measured = {(row["process"], row["behaviour"], row["episodes"]) for row in done()}
+        measured = done()
         for cell in cells():
-            if cell not in measured:
-                row = measure(*cell, options.logs, options.seconds)
+            begun = measured[cell]["logs"] if cell in measured else 0
+            if begun < options.logs and (options.only is None or options.only in cell):
+                row = measure(*cell, begun, options.logs, options.seconds)
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(*cell, row["logs"], f"{row['seconds']:.0f} s", row["mean"], flush=True)
-    PAGE.write_text(page(done()), encoding="utf-8")
+    PAGE.write_text(page(list(done().values())), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ def run(setting: dict, seed: int) -> dict:
         "curve": curve,
         "held_out": info.held_out,
         "latents": info.latents,
+        "chosen": state.fitted.chosen,
     }
 
 

@@ -232,3 +232,25 @@ def test_steps_are_told_apart_where_they_matter():
     step, zero = np.tile(np.arange(6), 100), np.zeros(600)
     data = PlayedTransitions(x, zero.astype(int), zero, after, step, zero > 0, np.arange(600) // 6)
     assert not steps_matter(x, after, data, rng)
+
+
+class Gift(Simulated):
+    """Action 1 pays 1 one time in ten, action 0 nothing: the tails at tau = 0.2 are the same, the means are not."""
+
+    horizon, n_actions, n_features = 4, 2, 1
+
+    def _begin(self, rng):
+        return 0.0
+
+    def _see(self, h, latent, rng):
+        return np.array([latent])
+
+    def _move(self, h, latent, action, rng):
+        return float(action and rng.random() < 0.1), 0.0, False
+
+
+def test_where_tails_are_the_same_the_mean_decides():
+    state, _ = run(learner(), Gift())
+    policy = learner().policy(state, Gift(), Streams(0))
+    assert policy.act(0, np.zeros((3, 1)), policy.start(3)).tolist() == [1, 1, 1]
+    assert policy.act(3, np.zeros((3, 1)), np.array([-1.0, 0.0, 0.5])).tolist() == [1, 1, 1]

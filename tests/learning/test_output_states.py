@@ -24,7 +24,7 @@ def learned(tau, seed, iterations):
 
 @pytest.mark.parametrize("tau", [0.05, 0.1])
 def test_a_crash_that_was_missed_is_found_by_playing_the_plan(tau):
-    """After 100 episodes the model believes in a shortcut that crashes in one of twenty: its plan has 71% or nothing."""
+    """After 100 episodes the model believes in a shortcut that crashes one time in twenty."""
     env, learner, state, streams = learned(tau, 2, 20)
     judge = ExactJudge.of(learner, env)
     assert judge.cvar(learner.greedy(state, env, streams)) < 0.8 * judge.star

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank._system.telling import announce
 from tailrank.checks import InputError
 
 try:
@@ -84,7 +85,8 @@ class Kept:
             with contextlib.suppress(OSError):
                 if (data := _Entries(folder).load(name)) is not None:
                     return CompileResult._rebuild(target, *data)
-        _announce()
+        if not announce("compiling for this machine, once"):
+            _announce()
         return None
 
     def save_overload(self, types: Any, result: Any) -> None:

@@ -12,6 +12,7 @@ from tailrank.cli.options import print_json
 if TYPE_CHECKING:
     from tailrank.envs.mdp_files.draft import Source
     from tailrank.models.mdp import FiniteMDP
+    from tailrank.policies.cloned import ClonedPolicy
     from tailrank.policies.tables import BudgetPolicy, Policy
     from tailrank.runs.policy_files.storage import Stored
 
@@ -23,7 +24,7 @@ def in_model(folder: str, read: Source) -> tuple[Policy, tuple[str, ...], float]
     from tailrank.runs.log_runs import read_log_run
 
     stored, found = read_log_run(folder)
-    if not hasattr(stored.policy, "first"):
+    if not hasattr(stored.policy, "first") and not hasattr(stored.policy, "law"):
         raise Failure(f"{folder}: its plan acts on observations; judge it by other records with --logs")
     policy = fitted(stored, read.mdp, read.name)
     known, here = len(stored.info["states"]), read.mdp.n_states
@@ -40,14 +41,16 @@ def horizon_of_plan(folder: str) -> int:
     return horizon_of(stored.policy) or 1
 
 
-def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy:
+def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy | ClonedPolicy:
     """The plan of a log over the states of an MDP, matched by name or number."""
     import numpy as np
 
+    from tailrank.policies.cloned import ClonedPolicy
     from tailrank.policies.relabel import places, relabelled
 
     policy: Any = stored.policy
-    H = policy.first.shape[0]
+    cloned = isinstance(policy, ClonedPolicy)
+    H = policy.horizon if cloned else policy.first.shape[0]
     if mdp.horizon != H:
         raise Failure(f"policy: has {H} steps, {name} has {mdp.horizon}")
     states, actions = (
@@ -55,6 +58,12 @@ def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy:
         for what, among in zip(LABELLED, (mdp.labels, mdp.action_labels), strict=True)
     )
     available = np.diff(mdp.ptr).reshape(mdp.n_blocks, mdp.n_states, mdp.n_actions) > 0
+    if cloned:
+        # States that the log does not have: every action alike.
+        law = available.all(axis=0) / available.all(axis=0).sum(axis=1, keepdims=True)
+        law[states] = 0.0
+        law[np.ix_(states, actions)] = policy.law
+        return ClonedPolicy(law, H)
     lowest = np.broadcast_to(available.argmax(axis=2), (H, mdp.n_states))
     return relabelled(policy, states, actions, lowest)
 
@@ -73,7 +82,8 @@ def off_policy(
     from tailrank.envs.logs.read import read_log
     from tailrank.episodes.streams import Streams
     from tailrank.learning.offline.importance import judged
-    from tailrank.learning.offline.learn import return_limits, reward_limits
+    from tailrank.learning.offline.limits import return_limits, reward_limits
+    from tailrank.policies.tables import horizon_of
 
     if not 0.0 < checks.number(confidence, "confidence") < 1.0:
         raise Failure(f"--confidence {confidence}: must lie in (0, 1)")
@@ -83,15 +93,15 @@ def off_policy(
         if isinstance(stored.info.get(what), list):
             labels[what] = tuple(stored.info[what])
     played: Any = stored.policy
-    if hasattr(played, "moves"):
+    if hasattr(played, "n_features"):
         steps, on_states = played.horizon, False
         labels.pop("states", None)
     else:
-        table = getattr(played, "first", getattr(played, "actions", None))
+        table = getattr(played, "first", getattr(played, "law", getattr(played, "actions", None)))
         if table is None or table.ndim < 2:
             raise Failure(f"{policy}: a {type(played).__name__} does not act on the states of a log")
-        labels.setdefault("states", tuple(range(table.shape[1])))
-        steps, on_states = len(table), True
+        on_states, steps = True, horizon_of(played) or len(table)
+        labels.setdefault("states", tuple(range(table.shape[0 if hasattr(played, "law") else 1])))
     log = read_log(source, horizon=steps, **labels)
     if on_states != (log.observation is None):
         raise Failure(f"{source}: must have {'states' if on_states else 'observations'}, which the policy acts on")

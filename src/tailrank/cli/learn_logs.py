@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailrank.cli.errors import Command, Failure, say
+from tailrank.cli.objective_options import measures_of, objective_options
 from tailrank.cli.options import print_json
 
 if TYPE_CHECKING:
-    from tailrank.learning.offline.learn import LearnedFromLogs
+    from tailrank.learning.offline.learned import LearnedFromLogs
 
 
 @click.command("learn-logs", cls=Command)
@@ -42,9 +43,24 @@ if TYPE_CHECKING:
 )
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="Column of another name (state=ward).")
 @click.option("--actions", metavar="N|A,B,..", help="All actions there are.  [default: those of the log]")
+@click.option(
+    "--model",
+    default="auto",
+    show_default=True,
+    metavar="auto|block|lowrank|kernel",
+    help="Of observations; auto: by held-out likelihood.",
+)
 @click.option("--rank", type=int, default=10, show_default=True, metavar="D", help="Most latents of observations.")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
-@click.option("--caution", type=float, metavar="C", help="In (0, 1]; 1: the best bound.  [default: as bold as is sure]")
+@click.option("--caution", type=float, metavar="C", help="Nats of doubt; inf: the best bound.  [default: cross-fitted]")
+@click.option(
+    "--fallback",
+    default="plan",
+    show_default=True,
+    metavar="plan|behaviour",
+    help="What to return where nothing is sure to improve.",
+)
+@objective_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the halves that choose and judge.")
 @click.option("--out", metavar="DIR", help="Folder for the plan.  [default: runs/NAME-logs]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
@@ -64,6 +80,7 @@ def learn_logs(
     name = Path(source).name.split(".")[0] or "log"
     out = Path(options.pop("out") or f"runs/{name}-logs")
     check_free(out)
+    measures = measures_of(options, (options["tau"],), ())
     given: dict[str, Any] = {key: value or None if key.endswith("_range") else value for key, value in options.items()}
     settings = {key: value for key, value in options.items() if value not in (None, ())}
     if str(given["states"]).isdigit():
@@ -72,6 +89,7 @@ def learn_logs(
         source,
         columns=column_names(columns),
         actions=action_labels(actions),
+        objective=None if measures is None else measures[0],
         watch=None if quiet else progress(),
         **given,
     )
@@ -126,13 +144,15 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     b, cover = learned.behaviour, learned.coverage
     sure = f"with probability {1 - learned.delta:g}"
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
-    say(f"  CVaR at tau = {learned.tau:g} of the plan    at least {learned.lower:.6g} {sure}")
+    say(f"  {learned.objective} of the plan    at least {learned.lower:.6g} {sure}")
     say(f"  if the counts were the truth    {learned.promise:.6g}")
     say(f"  of any policy                   at most {learned.upper:.6g} {sure}")
     say(f"  of whoever made the log         {b.cvar:.6g}, in [{b.low:.6g}, {b.high:.6g}] {sure}; mean {b.mean:.6g}")
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
-    say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
+    if cover.rare is not None and cover.unseen is not None:
+        say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
     if learned.status == "not improved":
-        say("  the records do not show that it beats what was done: keep to that; the plan that was saved takes only")
-        say("  actions that were taken often")
+        kept = learned.diagnostics.get("returned") == "behaviour"
+        what = "acts as whoever made the log" if kept else "takes only actions that were taken more than once"
+        say(f"  the records do not show that it beats what was done: keep to that; what was saved {what}")
     say(f"{out}: saved; tailrank report {out} shows what the records support")

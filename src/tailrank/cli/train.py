@@ -16,7 +16,7 @@ from tailrank.cli.errors import Command, Failure
 from tailrank.cli.names import known
 from tailrank.cli.options import collected, option_of, pairs, print_json, value, with_options
 from tailrank.runs.flat import COMMON, ENVIRONMENT, LEARNER, is_flat, tables_of, without_defaults
-from tailrank.runs.settings import EnvironmentConfig, RunSettings
+from tailrank.runs.settings import LATER, EnvironmentConfig, RunSettings
 
 if TYPE_CHECKING:
     from tailrank.runs.config import RunConfig
@@ -107,7 +107,8 @@ def train(
     """Learn a policy for SOURCE: an environment of tailrank list (risky-lock, walled-lock, ...), or an MDP as for
     solve; from observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
 
-    A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result.
+    A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result; more --iterations or
+    --episodes than before make it longer.
     """
     from tailrank.runs import run as runs
     from tailrank.runs.build import close
@@ -117,11 +118,21 @@ def train(
     shown = ("none" if quiet else mode, log_to)
     if resume is not None:
         trusted = given.pop("imports", ())
-        if source or episodes or file or out or overwrite or given:
-            raise Failure("--resume: takes everything from the folder; no source and no other setting can be given")
-        about = _about(resume)
+        changes = given | ({} if episodes is None else {"episodes": episodes})
+        may = [name for names in LATER.values() for name in names]
+        if source or file or out or overwrite or set(changes) - set(may):
+            raise Failure(
+                f"--resume: takes all from the folder but {', '.join(f'--{name}' for name in may)}".replace("_", "-")
+            )
+        if episodes is not None and "iterations" in given:
+            raise Failure("--iterations and --episodes: give one of them")
+        about = _about(resume) | changes
         result = _go(
-            lambda progress: runs.resume(resume, progress=progress, imports=trusted), about, resume, shown, notes
+            lambda progress: runs.resume(resume, progress=progress, imports=trusted, changes=changes),
+            about,
+            resume,
+            shown,
+            notes,
         )
     else:
         config, env = _config(source, episodes, file, given, notes)
@@ -153,23 +164,29 @@ def _folder(name: str, config: RunConfig) -> str:
     return next(path for i in count() if not Path(path := first + (f"-{i}" if i else "")).exists())
 
 
-def _only_played(where: dict[str, Any]) -> bool:
-    """Whether it is an environment without a transition table, which can only be learned from what is observed."""
+def _only_played(where: dict[str, Any], notes: list[str], plain: bool) -> bool:
+    """Whether it is learned from what is observed: without a transition table, or with one of too many states.
+
+    plain: nothing was said about the learner, so that this may be chosen; why goes to the notes.
+    """
     from tailrank.checks import InputError
-    from tailrank.envs.gymnasium.tables import NoTable, read_environment
-    from tailrank.envs.mdp_files.formats import suffixes
+    from tailrank.envs import sources
+    from tailrank.envs.gymnasium.tables import NoTable
 
     name = str(where["name"])
-    if name.lower().endswith(suffixes()) or Path(name).exists():
+    if not sources.is_id(name):
         return False
+    given = {key: where[key] for key in ("horizon", "start", "imports") if key in where}
     try:
         with collected([]):
-            read_environment(name, where.get("imports", ()), 1, where.get("start"), where.get("settings"))
+            mdp = sources.read(name, **given, **where.get("settings", {})).mdp
     except NoTable:
         return True
     except InputError:
         return False  # what is wrong is said when the environment is made
-    return False
+    why = sources.many_states(mdp) if plain else ""
+    notes += [why] if why else []
+    return bool(why)
 
 
 def _about(folder: str) -> dict[str, Any]:
@@ -210,6 +227,7 @@ def _config(
     source: str | None, episodes: int | None, file: str | None, given: dict[str, Any], notes: list[str]
 ) -> tuple[RunConfig, Any]:
     from tailrank.envs import ENVIRONMENTS, SIMULATORS
+    from tailrank.learning.learn import SMOOTH
     from tailrank.runs.build import check_trusted, environment, with_episodes
     from tailrank.runs.config import RunConfig, read_toml
 
@@ -243,13 +261,14 @@ def _config(
     elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     learner = tables["learner"]
-    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS):
-        played = _only_played(where)
-        if not played and "rewards" not in where and learner.get("model") == "auto":
+    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and "rewards" not in where:
+        plain = not set(learner) - {"tau"}
+        played = _only_played(where, notes, plain)
+        if not played and learner.get("model") == "auto":
             del learner["model"]  # the default for states that can be counted
-        elif played and "rewards" not in where and not set(learner) - {"tau"}:
-            learner["algorithm"] = "kernel"
-        elif played and "rewards" not in where:
+        elif played and plain:
+            learner["algorithm"] = SMOOTH
+        elif played:
             where["rewards"] = "learned"
     config = RunConfig.from_dict(tables, shown | own)
     if file:

@@ -29,6 +29,8 @@ from tailrank.models.mdp import FiniteMDP
 
 KINDS = ("auto", "states", "observations")
 READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
+MOST_ENTRIES = 2 * 10**7
+"""Entries of the tables of counts of all steps, (H - 1) S^2 A, up to which an environment is learned state by state."""
 FORMS = "a path, a Gymnasium id, an environment, a data frame, rows, arrays (P, R) or a FiniteMDP"
 
 
@@ -61,7 +63,7 @@ def read(
         return _again(source, **said)
     if isinstance(source, str) and source in ENVIRONMENTS:
         source, settings = make_episodic(source, **settings), {}
-    if settings and not _is_id(source):
+    if settings and not is_id(source):
         raise InputError(f"{next(iter(settings))}: settings belong to an environment by name, not to {_name(source)}")
     if isinstance(source, Episodic):
         return _again(Source(source.truth, source.name, source.notes), **said)
@@ -85,6 +87,9 @@ def make(
     upsilon: float | None = None,
     width: int | None = None,
     levels: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    step_timeout: float | None = None,
+    skip_bad: bool = False,
     **settings: Any,
 ) -> CountableEnv | Simulator:
     """The environment of `source`, to learn and to play in.
@@ -94,8 +99,8 @@ def make(
     (a finite MDP, or an environment whose transition table can be read), "observations" if only what is observed is to
     be used; "auto" is "states" for finite MDPs and for ids of environments that have a table.
     horizon, discount, start, imports: as in `solve`. upsilon: spacing of the grid that rewards are rounded up to.
-    width: copies that play side by side. levels: values in every dimension of continuous actions. settings: of the
-    environment, by name.
+    width: copies that play side by side. levels: values in every dimension of continuous actions. workers,
+    step_timeout, skip_bad: as in `open_simulator`. settings: of the environment, by name.
 
     >>> make("risky-lock", horizon=5).n_actions, make("CartPole-v1").n_features
     (4, 4)
@@ -105,8 +110,8 @@ def make(
         return _fitting(source, kind)
     if isinstance(source, str) and source in (*ENVIRONMENTS, *SIMULATORS):
         return _built_in(source, kind, settings if horizon is None else settings | {"horizon": horizon})
-    finite = not (_is_environment(source) or callable(source) or _is_id(source))
-    if finite or kind == "states" or (kind == "auto" and _is_id(source)):
+    finite = not (_is_environment(source) or callable(source) or is_id(source))
+    if finite or kind == "states" or (kind == "auto" and is_id(source)):
         if kind == "observations":
             raise InputError(f"kind = 'observations': {_name(source)} is a finite MDP, which has states")
         try:
@@ -117,7 +122,26 @@ def make(
                 raise
     from tailrank.envs.gymnasium.simulator import simulator_with
 
-    return simulator_with(source, settings, horizon=horizon, width=width, imports=imports, levels=levels)
+    return simulator_with(
+        source,
+        settings,
+        horizon=horizon,
+        width=width,
+        imports=imports,
+        levels=levels,
+        workers=workers,
+        step_timeout=step_timeout,
+        skip_bad=skip_bad,
+    )
+
+
+def many_states(mdp: FiniteMDP) -> str:
+    """Why states that could be counted are better learned from what is observed; empty where they are few enough."""
+    if (mdp.horizon - 1) * mdp.n_states**2 * mdp.n_actions <= MOST_ENTRIES:
+        return ""
+    return (
+        f"{mdp.n_states} states are too many for a model of each of {mdp.horizon} steps: learned from what is observed"
+    )
 
 
 def _draft(source: Any, base: int | None, axis_order: str, horizon: object, start: object) -> tuple[Draft, str]:
@@ -166,7 +190,7 @@ def _fitting(env: Any, kind: str) -> Any:
     return env
 
 
-def _is_id(source: Any) -> bool:
+def is_id(source: Any) -> bool:
     """Whether it is the id of a Gymnasium environment (`read_mdp` knows files by their ending)."""
     return isinstance(source, str) and not source.lower().endswith(suffixes()) and not os.path.exists(source)
 

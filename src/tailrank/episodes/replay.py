@@ -11,13 +11,37 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
+@dataclass(frozen=True)
+class RollIns:
+    """Episodes from `since` on are those of Algorithm 1, H an iteration: the i-th follows the plan before step
+    u = i mod H - 1 and plays uniform actions from there on. counted: steps before u are learned from too.
+    """
+
+    since: int
+    counted: bool
+
+    def uses(self, n: int, H: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which steps [n, H] of n episodes are learned from, and which of them are in D; episodes before are whole.
+
+        Step u, and the roll-in where it is counted, is in D, step u + 1 in D~; the rest of the episode in neither.
+        """
+        first = np.where(np.arange(n) < self.since, H, (np.arange(n) - self.since) % H - 1)[:, None]
+        step = np.arange(H)
+        least = np.where(self.counted | (first == H), 0, first)
+        return (step >= least) & (step <= first + 1), (step >= least) & (step <= first)
+
+
 @dataclass
 class Replay:
-    """n episodes: features [n, H, m] (float32, what was seen before each action), actions, units and rewards [n, H]."""
+    """n episodes: features [n, H, m] (float32, what was seen before each action), actions, units and rewards [n, H].
+
+    roll_ins: which steps a low-rank model learns from; all of them if None.
+    """
 
     horizon: int
     n_features: int
     n: int = 0
+    roll_ins: RollIns | None = None
     _features: np.ndarray = field(init=False, repr=False)
     _actions: np.ndarray = field(init=False, repr=False)
     _units: np.ndarray = field(init=False, repr=False)
@@ -53,6 +77,10 @@ class Replay:
         self._units[here], self._lengths[here] = units, lengths
         self._rewards[here] = units if rewards is None else rewards
         self.n += k
+
+    def measure(self, units: np.ndarray) -> None:
+        """Put units [n, H] of another grid in the place of those that are there."""
+        self._units[: self.n] = units
 
     @property
     def features(self) -> np.ndarray:

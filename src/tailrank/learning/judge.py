@@ -104,11 +104,12 @@ class ExactJudge:
         return {"cvar": self.cvar(state.plan)}
 
     def verdict(self, plan: LatentPlan, k: int) -> dict[str, Any]:
-        """The exact CVaR of a plan, or bounds on it."""
+        """The exact CVaR of a plan, or bounds on it, and its mean."""
         law = self.law(plan)
+        found = {"cvar": law.cvar(self.tau), "mean": law.mean}
         if self.star_low is None:
-            return {"cvar": law.cvar(self.tau)}
-        return {"cvar": law.cvar(self.tau), "cvar_upper": law.cvar_upper(self.tau), "cvar_star_lower": self.star_low}
+            return found
+        return found | {"cvar_upper": law.cvar_upper(self.tau), "cvar_star_lower": self.star_low}
 
     def _pushed(self, plan: LatentPlan) -> ReturnLaw:
         model, law_of, start = self.model

@@ -12,7 +12,7 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
-from tailrank.envs import sources
+from tailrank.envs import ENVIRONMENTS, sources
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.settings import MODELS as DECODERS
 from tailrank.learning.learned import Learned
@@ -74,6 +74,9 @@ def learn(
     own = _learner_settings(names, settings) if learner is None else {}
     place = {name: value for name, value in settings.items() if name not in own}
     env = _environment(source, _kind(learner, model, algorithm or "ela"), horizon=horizon, **place)
+    if learner is None and algorithm is None and model == "auto" and (why := _many(source, env)):
+        env = _environment(source, ("observations", ""), horizon=horizon, **place)
+        env.notes = (*env.notes, why)
     kind = COUNTABLE if hasattr(env, "truth") else SIMULATOR
     if learner is None:
         own |= {name: value for name, value in (("tau", tau), ("model", model)) if value not in (None, "auto")}
@@ -108,6 +111,12 @@ def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
         return "auto", ""
     kind = "observations" if model in DECODERS else "states"
     return kind, f"model = {model!r}"
+
+
+def _many(source: Any, env: Any) -> str:
+    """Why a Gymnasium environment with a table is to be learned from what is observed; empty where it is not."""
+    named = isinstance(source, str) and source not in ENVIRONMENTS and sources.is_id(source)
+    return sources.many_states(env.truth) if named and hasattr(env, "truth") else ""
 
 
 def _environment(source: Any, wanted: tuple[str, str], **settings: Any) -> Any:

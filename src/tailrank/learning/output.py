@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.telling import doing
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.rollout import Transitions, walk
 from tailrank.episodes.streams import Streams
@@ -51,12 +52,20 @@ class OutputRule:
         checks.one_of(self.name, "output", RULES)
         checks.whole(self.episodes, "output episodes")
 
-    def drawn(self, iterations: int, streams: Streams) -> list[int]:
-        """The iterations whose plans must be kept."""
+    def drawn(self, iterations: int, streams: Streams, earlier: bool = False) -> list[int]:
+        """The iterations whose plans must be kept, each drawn uniformly among all.
+
+        Iteration k takes a place with probability 1 / k, whoever had it before. So the last one that did is uniform
+        however long the run is, and a run that goes on needs no plan that it did not keep. earlier: as 0.1 drew them.
+        """
         if self.name == "greedy":
             return []
         n = 1 if self.name == "uniform" else math.ceil(math.log2(2 / self.delta))
-        return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
+        if earlier:
+            return sorted({int(k) for k in streams.output(0).integers(1, iterations + 1, size=n)})
+        number = np.arange(1, iterations + 1)
+        takes = streams.output(0).random((iterations, n)) * number[:, None] < 1.0
+        return sorted({int(number[column].max()) for column in takes.T})
 
     def choose(
         self, learner: CountableLearner, env: CountableEnv, state: Any, kept: dict[int, LatentPlan], streams: Streams
@@ -71,7 +80,8 @@ class OutputRule:
             return ReturnedPolicy(greedy, "greedy", why)
         played = self._played(learner, env, state, greedy, streams)
         for i, (k, plan) in enumerate(sorted(kept.items())):
-            returns = play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, ROUNDS + i))
+            with doing(f"judging iterate {i + 1} of {len(kept)}"):
+                returns = play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, ROUNDS + i))
             played.append((f"iterate {k}", plan, returns))
         name, plan, returns = max(played, key=lambda one: cvar(one[2], learner.aim or learner.tau))
         most = ROUNDS + len(kept)  # as many as there could have been
@@ -87,7 +97,8 @@ class OutputRule:
         found = list[tuple[str, LatentPlan, np.ndarray]]()
         for i in range(ROUNDS):
             policy, rng = PlayedPlan.of(plan, env, state.group), streams.evaluation(state.k, i)
-            moves = list(walk(policy, env, self.episodes, rng))
+            with doing("judging the plan of the last model"):
+                moves = list(walk(policy, env, self.episodes, rng))
             name = f"greedy after {i * self.episodes} more episodes" if i else "greedy"
             found.append((name, plan, returns_of(moves, env)))
             state = learner.taught(state, moves, env, streams)
@@ -127,6 +138,10 @@ class Iterates:
         if self.best is None or value > self.best[0]:
             self.best = value, plan
 
+    def missing(self, k: int) -> list[int]:
+        """Those that were drawn among the first k iterations and not kept, because another rule was in force."""
+        return sorted(drawn for drawn in self.drawn if drawn <= k and drawn not in self.kept)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         arrays: dict[str, np.ndarray] = {}
@@ -139,6 +154,6 @@ class Iterates:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take the plans out of a checkpoint."""
         numbers = sorted({int(key.split(".")[1]) for key in arrays if key.startswith("kept.")})
-        self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in numbers}
+        self.kept = {k: LatentPlan.from_arrays(arrays, f"kept.{k}") for k in numbers if k in self.drawn}
         if "best.cvar" in arrays:
             self.best = float(arrays["best.cvar"][0]), LatentPlan.from_arrays(arrays, "best")

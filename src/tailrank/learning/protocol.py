@@ -28,6 +28,8 @@ from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.law import cvar
 
 COUNTABLE, SIMULATOR = "countable", "simulator"
+FEWEST_RETURNS = 5
+"""Episodes of an iteration below which their mean has no interval."""
 
 
 class LearnerState(Protocol):
@@ -83,6 +85,8 @@ class Learner(Protocol):
     """The rules of `tailrank train --output` that it knows; none: it returns its last policy."""
     stored: ClassVar[bool]
     """Whether a checkpoint holds its state; one that does not plays everything again."""
+    foresees: ClassVar[bool]
+    """Whether what it plays depends on how long the run will be."""
 
     @property
     def tau(self) -> float:
@@ -156,6 +160,7 @@ class CountableLearner(Tail):
     kind: ClassVar[str] = COUNTABLE
     outputs: ClassVar[tuple[str, ...]] = ("best", "uniform", "greedy")
     stored: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
     aim: float | None = fixed(None)
 
     def prepared(self, env: CountableEnv, streams: Streams, total: int | None) -> Self:
@@ -211,6 +216,7 @@ class SimulatorLearner(Tail):
     kind: ClassVar[str] = SIMULATOR
     outputs: ClassVar[tuple[str, ...]] = ()
     stored: ClassVar[bool] = True
+    foresees: ClassVar[bool] = False
     keeps_episodes: ClassVar[bool] = False
     total: int | None = fixed(None)
 
@@ -238,9 +244,24 @@ class SimulatorLearner(Tail):
         """What a run returns by an output rule of `outputs`, with so many more episodes: the last policy."""
         return ReturnedPolicy(self.policy(state, env, streams), "the last policy", "it is what the rival returns")
 
+    def neutral(self, state: Any, env: Simulator) -> Policy | None:
+        """What it would play for the mean alone, to be set beside its policy; None where it has no such plan."""
+        return None
+
     def episodes_each(self, horizon: int) -> int:
         """Episodes an iteration."""
         return 1
+
+
+def mean_return(returns: np.ndarray) -> dict[str, float]:
+    """Columns of a row: the mean of returns [n], with a 95% interval (Student's t) where there are enough of them."""
+    n, mean = returns.size, float(returns.mean()) if returns.size else np.nan
+    if n < FEWEST_RETURNS:
+        return {"return": mean}
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(n - 1, 0.975) * returns.std(ddof=1) / np.sqrt(n))
+    return {"return": mean, "return_low": mean - half, "return_high": mean + half}
 
 
 @dataclass(frozen=True)

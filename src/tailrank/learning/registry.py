@@ -44,7 +44,7 @@ COUNTABLE: dict[str, str] = {
 
 SIMULATED: dict[str, str] = {
     "ela": "tailrank.learning.lowrank.ela:LowRankELA",
-    "ella": "tailrank.learning.observed.ella:ObservedELLA",
+    "ella": "tailrank.learning.lowrank.ella:LowRankELLA",
     "policy-gradient": f"{_OBSERVATIONS}.policy_gradient:PolicyGradient",
     "qr-dqn": f"{_OBSERVATIONS}.qr_dqn:QrDqn",
     "c51": f"{_OBSERVATIONS}.qr_dqn:C51",

@@ -9,6 +9,11 @@ from tailrank._system.jit import compiled
 RIDGE = 1e-3
 """How much nearer representatives are preferred where several sets of weights give the same point."""
 
+SAME = 1e-9
+"""Shortfalls, in units of budgets, that differ by no more than this are the same."""
+BEYOND = 1000.0
+"""So many times as many budgets as a table has no return reaches."""
+
 
 @compiled(fastmath=False)
 def nearest(point, representatives, index, square):
@@ -107,6 +112,37 @@ def looked_up(row, place):
 
 
 @compiled(fastmath=False)
+def shortfalls(index, phi, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, at, q, total):
+    """total [A]: the shortfall of every action at the point that is made of phi [K] of representatives index [K].
+
+    at: the place of its budget; the rest as in `choose_between`. q [A] is room to work in.
+    """
+    M, A = bonus.shape
+    total[:] = 0.0
+    for k in range(index.size):
+        if phi[k] <= 1e-9:
+            continue
+        j = index[k]
+        worst = -np.inf
+        for a in range(A):
+            begin, stop = ptr[j * A + a], ptr[j * A + a + 1]
+            q[a] = -bonus[j, a] * (left if begin == stop else 1.0)
+            for e in range(begin, stop):
+                place = at - shift[e]
+                if after[e] == M:
+                    q[a] += weight[e] * max(place + end, 0.0)
+                else:
+                    value = (1.0 - mix) * looked_up(low[after[e]], place)
+                    if mix > 0.0:
+                        value += mix * looked_up(high[after[e]], place)
+                    q[a] += weight[e] * value
+            if allowed[j, a]:
+                worst = max(worst, q[a])
+        for a in range(A):
+            total[a] += phi[k] * (q[a] if allowed[j, a] or worst == -np.inf else worst + 1e-3)
+
+
+@compiled(fastmath=False)
 def choose_between(
     points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places, result
 ):
@@ -114,37 +150,23 @@ def choose_between(
 
     The value after a step is (1 - mix) low + mix high (tables [M, C] of two steps); an episode that ended has the
     shortfall max(place + end, 0); left: steps. Rows as in `KernelRows`; a pair not allowed counts as the worst that is.
+    Among actions with the same shortfall the one with the best mean is taken: the least shortfall of a budget that no
+    return reaches.
     """
-    M, A = bonus.shape
+    A, top = bonus.shape[1], BEYOND * low.shape[1]
     index, square, gram, phi = np.empty(K, dtype=np.int64), np.empty(K), np.empty((K, K)), np.empty(K)
-    q, total = np.empty(A), np.empty(A)
+    q, total, mean = np.empty(A), np.empty(A), np.empty(A)
     for i in range(points.shape[0]):
         nearest(points[i], representatives, index, square)
         interpolate(points[i], representatives, index, square, gram, phi)
-        total[:] = 0.0
-        for k in range(K):
-            if phi[k] <= 1e-9:
-                continue
-            j = index[k]
-            worst = -np.inf
+        shortfalls(
+            index, phi, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places[i], q, total
+        )
+        best = int(np.argmin(total))
+        limit = total[best] + SAME * (1.0 + abs(total[best]))
+        if (total <= limit).sum() > 1:
+            shortfalls(index, phi, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, top, q, mean)
             for a in range(A):
-                begin, stop = ptr[j * A + a], ptr[j * A + a + 1]
-                q[a] = -bonus[j, a] * (left if begin == stop else 1.0)
-                for e in range(begin, stop):
-                    place = places[i] - shift[e]
-                    if after[e] == M:
-                        q[a] += weight[e] * max(place + end, 0.0)
-                    else:
-                        value = (1.0 - mix) * looked_up(low[after[e]], place)
-                        if mix > 0.0:
-                            value += mix * looked_up(high[after[e]], place)
-                        q[a] += weight[e] * value
-                if allowed[j, a]:
-                    worst = max(worst, q[a])
-            for a in range(A):
-                total[a] += phi[k] * (q[a] if allowed[j, a] or worst == -np.inf else worst + 1e-3)
-        best = 0
-        for a in range(1, A):
-            if total[a] < total[best] - 1e-9 * abs(total[best]):
-                best = a
+                if total[a] <= limit and mean[a] < mean[best] - SAME * abs(mean[best]):
+                    best = a
         result[i] = best

@@ -49,13 +49,14 @@ def support(about: Mapping[str, Any]) -> tuple[Facts, ...]:
     result, cover, more = about["result"], about["coverage"], about["diagnostics"]
     own = result.get("behaviour") if isinstance(result.get("behaviour"), dict) else {}
     sure = f"with probability {_number(1.0 - float(result.get('delta', 0.05)))}"
+    what = str(result.get("objective", "CVaR"))
     rows = [
         ("status", str(result.get("status"))),
-        ("CVaR of the plan", f"at least {_number(result.get('lower'))} {sure}"),
-        ("CVaR of any policy", f"at most {_number(result.get('upper'))} {sure}"),
-        ("CVaR of the plan if the counts were the truth", _number(result.get("promise"))),
+        (f"{what} of the plan", f"at least {_number(result.get('lower'))} {sure}"),
+        (f"{what} of any policy", f"at most {_number(result.get('upper'))} {sure}"),
+        (f"{what} of the plan if the counts were the truth", _number(result.get("promise"))),
         (
-            "CVaR of the log's own policy",
+            f"{what} of the log's own policy",
             f"{_number(own.get('cvar'))}, in [{_number(own.get('low'))}, {_number(own.get('high'))}] {sure}",
         ),
         ("mean of the log's own policy", _number(own.get("mean"))),

@@ -4,7 +4,8 @@
     [learner]       the algorithm and its settings   the dataclass of the learner
     [run]           how long, what is returned, how it is judged    `runs/settings.py:RunSettings`
 
-The checksum is of the values: two files that say the same in another order describe the same run. Flat files, as 0.1
+The checksum is of the values that what is learned depends on: two files that say the same in another order, or ask for
+more iterations of the same, describe the same run. Flat files, as 0.1
 wrote them, are read too (`runs/flat.py`).
 """
 
@@ -27,7 +28,7 @@ from tailrank.learning.decoding.settings import MODELS as OBSERVED
 from tailrank.learning.oracles.choices import MODELS
 from tailrank.learning.registry import COUNTABLE, SIMULATED, learner_class
 from tailrank.runs import flat
-from tailrank.runs.settings import READING, EnvironmentConfig, RunSettings, plain_table
+from tailrank.runs.settings import LATER, READING, EnvironmentConfig, RunSettings, plain_table
 from tailrank.runs.toml_text import toml_of
 
 MOST_TOML = 2**20
@@ -173,9 +174,24 @@ class RunConfig:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the values."""
-        text = json.dumps(self.tables(), sort_keys=True, allow_nan=False)
+        """SHA-256 of the values that what was learned depends on: all but those that may be changed later."""
+        tables = {
+            table: {name: value for name, value in values.items() if name not in LATER.get(table, ())}
+            for table, values in self.tables().items()
+        }
+        text = json.dumps(tables, sort_keys=True, allow_nan=False)
         return self.written or hashlib.sha256(text.encode()).hexdigest()
+
+    def with_changes(self, changes: Mapping[str, Any]) -> RunConfig:
+        """The same run with other values of what may still be changed (`runs/settings.py:LATER`)."""
+        tables = self.tables()
+        for name, value in changes.items():
+            table = next((table for table, names in LATER.items() if name in names), None)
+            if table is None:
+                known = ", ".join(name for names in LATER.values() for name in names)
+                raise InputError(f"{name}: cannot be changed any more, the run began with it; {known} can")
+            tables[table][name] = value
+        return RunConfig.from_dict(tables)
 
     def toml(self) -> str:
         """The text of a TOML file that `read` gives this configuration for."""

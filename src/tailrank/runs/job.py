@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tailrank._system.atomic import write_bytes
-from tailrank.checks import whole
+from tailrank._system.telling import doing
+from tailrank.checks import InputError, whole
 from tailrank.episodes.streams import Streams
 from tailrank.learning.judge import ExactJudge, FreshJudge
 from tailrank.learning.lowrank.state import LowRankState
@@ -26,11 +27,13 @@ from tailrank.learning.train import iterate
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
 from tailrank.runs._restored import check_finite, check_lowrank, check_observed, restoring
+from tailrank.runs.beside import Beside
 from tailrank.runs.build import digest_of, environment
 from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files import storage
 
 EVALUATION = "evaluation.safetensors"
+FORESEEN = "{name} plans its episodes ahead: a run with this length from the beginning would have played others"
 AGAIN = "{name} keeps no state of its own: the run went on by playing its first {rows} rows again"
 
 
@@ -54,6 +57,7 @@ class Job:
     cvar: float | None = None
     regret: float = 0.0
     saved: int = 0
+    skipped: int = 0
     found: list[str] = field(default_factory=list)
 
     @classmethod
@@ -68,7 +72,7 @@ class Job:
         learner = learner.prepared(env, streams, total)
         rule = OutputRule(run.output, run.output_episodes)
         countable = learner.kind == COUNTABLE
-        drawn = rule.drawn(run.iterations, streams) if countable else []
+        drawn = rule.drawn(run.iterations, streams, earlier=bool(config.written)) if countable else []
         job = cls(config, env, learner, rule, streams, digest_of(config, env), total, Iterates(frozenset(drawn)))
         if countable or not learner.keeps_episodes:
             job.fresh = learner.init(env, streams)  # nothing is played for it
@@ -87,7 +91,17 @@ class Job:
     @property
     def notes(self) -> list[str]:
         """Those of the environment, and what the run found out."""
-        return [*getattr(self.env, "notes", ()), *self.found]
+        return [*getattr(self.env, "notes", ()), *self.found, *self._misfortunes()]
+
+    def _misfortunes(self) -> list[str]:
+        """What went wrong in the simulator and was survived."""
+        lines, counts = [], getattr(self.env, "counts", {})
+        if skipped := self.skipped + counts.get("skipped", 0):
+            first = f"; one of them: {self.env.first_bad}" if self.env.first_bad else ""
+            lines.append(f"{skipped} episodes went wrong and were left out (--skip-bad), those of the judge too{first}")
+        if counts.get("replaced"):
+            lines.append(f"{counts['replaced']} worker processes were lost and replaced, their episodes played again")
+        return lines
 
     @property
     def k(self) -> int:
@@ -97,13 +111,21 @@ class Job:
     def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
         """Stand at the first iteration, or where a checkpoint says; finds CVaR*, which may take a while."""
         learner, env, streams = self.learner, self.env, self.streams
+        if arrays is not None:
+            self.skipped = int(arrays.pop("job.skipped", np.zeros(1))[0])
         if arrays is None:
-            self.state: Any = learner.init(env, streams) if self.fresh is None else self.fresh
+            with doing("playing the first episodes"):
+                self.state: Any = learner.init(env, streams) if self.fresh is None else self.fresh
         elif self.exact:
             with restoring():
                 check_finite(arrays, self.fresh, env, learner.sees_groups(env))
                 self.state = self.fresh.from_arrays(arrays)
                 self.iterates.restore(arrays)
+            if self.iterates.missing(self.k) and self.rule.name == "uniform":
+                raise InputError("output = 'uniform': the iterate that it draws was not kept; use best or greedy")
+            if missing := self.iterates.missing(self.k):
+                said = ", ".join(map(str, missing))
+                self.found.append(f"output: iterates {said} were not kept by the rule before; chosen among the others")
         elif learner.keeps_episodes:
             with restoring():
                 (check_lowrank if "lowrank.counters" in arrays else check_observed)(arrays, env)
@@ -119,11 +141,21 @@ class Job:
             if rows and not learner.stored:
                 self.found.append(AGAIN.format(name=self.config.algorithm, rows=rows))
         run = self.config.run
-        self.judge: Any = (
-            ExactJudge.of(learner, env)
-            if self.exact
-            else FreshJudge(learner.tau, env, streams, run.evaluation_episodes, run.evaluate_every)
+        with doing("solving the problem, to know what is best"):
+            self.judge: Any = (
+                ExactJudge.of(learner, env)
+                if self.exact
+                else FreshJudge(learner.tau, env, streams, run.evaluation_episodes, run.evaluate_every)
+            )
+
+    def lengthen(self, before: RunConfig) -> None:
+        """Note where the run is not what it would be if it had had this length from the beginning."""
+        mine, theirs = (
+            (config.iterations if self.exact else (config.iterations, config.run.episodes))
+            for config in (self.config, before)
         )
+        if mine != theirs and self.learner.foresees:
+            self.found.append(FORESEEN.format(name=self.config.algorithm))
 
     def over(self) -> bool:
         """After all iterations or episodes, or when the goal is reached."""
@@ -145,7 +177,8 @@ class Job:
 
     def advance(self) -> dict[str, Any]:
         """One iteration; its row."""
-        self.state, row = iterate(self.learner, self.state, self.env, self.streams, self.judge)
+        with doing(f"iteration {self.k + 1}"):
+            self.state, row = iterate(self.learner, self.state, self.env, self.streams, self.judge)
         if not self.exact:
             self.cvar = self.cvar if row["cvar"] is None else row["cvar"]
             return row
@@ -161,12 +194,17 @@ class Job:
             shards.write(out, self.state.replay, self.saved)
             self.saved = self.state.replay.n
         arrays: dict[str, np.ndarray] = self.state.to_arrays()
+        if skipped := self.skipped + getattr(self.env, "counts", {}).get("skipped", 0):
+            arrays["job.skipped"] = np.array([skipped])
         return arrays | self.iterates.to_arrays()
 
     def finish(self, out: Path) -> dict[str, Any]:
         """Write the policy that the output rule chooses, judged; the result."""
-        config, state, choice = self.config, self.state, self._choice()
-        verdict = self.judge.verdict(choice.policy, self.k)
+        config, state = self.config, self.state
+        with doing("choosing what is returned"):
+            choice = self._choice()
+        with doing("judging what is returned"):
+            verdict = self.judge.verdict(choice.policy, self.k)
         returns = verdict.pop("returns", None)
         about: dict[str, Any] = {"algorithm": config.algorithm, "tau": config.tau, "iterations": state.k}
         about |= {"episodes": state.episodes, "steps": state.steps} | verdict | {"cvar_star": self.star}
@@ -185,6 +223,9 @@ class Job:
         kept: dict[str, Any] = getattr(self.env, "about", dict)()
         storage.save(choice.policy, out / files.PLAN, info=about | source | kept, inside=True)
         write_returns(out / EVALUATION, returns)
+        seeds = self.streams.evaluation_seeds(0, config.run.evaluation_episodes)
+        neutral = self.learner.neutral(state, self.env)
+        Beside.of(choice.policy, neutral, self.env, seeds, self.streams.evaluation(self.k, 3)).save(out)
         return about
 
     def _choice(self) -> ReturnedPolicy:

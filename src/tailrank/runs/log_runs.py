@@ -15,7 +15,7 @@ import tailrank
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import read_json
 from tailrank.checks import InputError
-from tailrank.learning.offline.learn import LearnedFromLogs
+from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.runs.folder import PLAN
 from tailrank.runs.policy_files import storage
 

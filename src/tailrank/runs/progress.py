@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from tailrank import checks
+from tailrank._system.telling import heard_by
 from tailrank.runs.run import Progress as Report
 
 MODES = ("auto", "plain", "none")
@@ -30,17 +31,22 @@ def show_progress(mode: str = "auto", episodes: int | None = None) -> Iterator[R
     checks.one_of(mode, "progress", MODES)
     console = Console(stderr=True)
     if mode == "plain":
-        yield Plain(lambda line: print(line, file=sys.stderr, flush=True), episodes)
+        plain = Plain(lambda line: print(line, file=sys.stderr, flush=True), episodes)
+        with heard_by(plain.say):
+            yield plain
     elif mode == "none" or not console.is_terminal:
         yield None
     else:
         with line(console) as bar:
-            yield Bar(bar, episodes)
+            shown = Bar(bar, episodes)
+            with heard_by(shown.say):
+                yield shown
 
 
 def line(console: Console) -> Progress:
-    """A line on a terminal: a text, a bar, the time that is left."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR), TimeRemainingColumn(compact=True))
+    """A line on a terminal: a sign of life, a text, a bar, the time that is left."""
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn("line"), text, BarColumn(BAR), TimeRemainingColumn(compact=True))
     return Progress(*columns, console=console, transient=True)
 
 
@@ -62,11 +68,12 @@ def combine_reports(*reports: Report | None) -> Report | None:
 
 
 class RunProgress:
-    """What is known so far: rows need not have a CVaR, so the last one is kept."""
+    """What is known so far: rows need not have a CVaR, so the last one is kept. doing: what takes the time now."""
 
     def __init__(self, episodes: int | None = None) -> None:
         self.goal = episodes
-        self.cvar = ""
+        self.cvar = self.doing = ""
+        self.parts: list[str] = []
 
     def take(self, row: Mapping[str, Any], iterations: int, star: float | None) -> list[str]:
         """The parts of a line, the most important first."""
@@ -81,7 +88,12 @@ class RunProgress:
         parts = [*done, f"{self.cvar}{best}"]
         names = {"bonus": "bonus", "log_likelihood": "log-likelihood"}
         parts += [f"{name} {_short(row[key])}" for key, name in names.items() if row.get(key) is not None]
-        return [part for part in parts if part]
+        self.parts = [part for part in parts if part]
+        return self.parts[:]
+
+    def with_doing(self) -> list[str]:
+        """The parts of the last line, with what takes the time now in the second place."""
+        return [*self.parts[:1], *([self.doing] if self.doing else []), *self.parts[1:]]
 
     def share(self, row: Mapping[str, Any], iterations: int) -> float:
         """How much of the run is done, in [0, 1]."""
@@ -98,15 +110,34 @@ class Bar:
 
     def __call__(self, row: dict[str, Any], iterations: int, star: float | None) -> None:
         """Show a row."""
-        parts, share = self.state.take(row, iterations, star), self.state.share(row, iterations)
-        room = self.bar.console.width - BAR - 10
+        self.state.take(row, iterations, star)
+        share = self.state.share(row, iterations)
+        if self.task is None or not self.bar.tasks[0].total:
+            # What was done before a resume says nothing about the time that is left.
+            self._begin(share * (row["k"] - 1) / row["k"], 1.0)
+        self._show(completed=share)
+
+    def say(self, text: str, now: bool) -> None:
+        """Show what is being done."""
+        self.state.doing = text
+        if self.task is None:
+            self._begin(0.0, None)
+        self._show()
+        if now:
+            self.bar.refresh()
+
+    def _begin(self, done: float, total: float | None) -> None:
+        if self.task is not None:
+            self.bar.remove_task(self.task)
+        self.task = self.bar.add_task("", total=total)
+        self.bar.update(self.task, completed=done)
+
+    def _show(self, **more: Any) -> None:
+        parts, room = self.state.with_doing(), self.bar.console.width - BAR - 12
         while len(parts) > 1 and len("  ".join(parts)) > room:
             parts.pop()
-        if self.task is None:
-            # What was done before a resume says nothing about the time that is left.
-            before = share * (row["k"] - 1) / row["k"]
-            self.task = self.bar.add_task("", total=1.0, completed=before)
-        self.bar.update(self.task, completed=share, description="  ".join(parts))
+        if self.task is not None:
+            self.bar.update(self.task, description="  ".join(parts)[:room], **more)
 
 
 class Plain:
@@ -134,6 +165,13 @@ class Plain:
         if done > 0 and share < 1.0:
             parts.append(f"{_clock((1.0 - share) * passed / done)} left")
         self.write("  ".join(parts))
+
+    def say(self, text: str, now: bool) -> None:
+        """Write what is being done, at once or if a line is due."""
+        self.state.doing = text
+        if text and (now or self.clock() - self.last[0] >= SECONDS):
+            self.last = (self.clock(), self.last[1])
+            self.write(text if now else "  ".join(self.state.with_doing()[:2]))
 
 
 def _clock(seconds: float) -> str:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -23,16 +23,19 @@ from typing import Any
 import numpy as np
 
 from tailrank._system.atomic import write_bytes
+from tailrank._system.telling import announce
 from tailrank.checks import InputError, printable
 from tailrank.runs import folder as files
-from tailrank.runs._signals import Stop
-from tailrank.runs.build import check_trusted, close
+from tailrank.runs._signals import GRACE, Stop
+from tailrank.runs.build import check_trusted, close, environment, with_episodes
 from tailrank.runs.config import RunConfig
 from tailrank.runs.folder import Mark, Rows
 from tailrank.runs.job import Job
 
 Progress = Callable[[dict[str, Any], int, float | None], None]
 """Called after every iteration with its row, the number of iterations and CVaR* (None if nobody knows it)."""
+OFTEN, SELDOM, SHARE = 10.0, 60.0, 0.05
+"""Seconds between checkpoints, at least and at most, and how much of the time they may take in between."""
 PACKAGES = ("tailrank", "numpy", "numba", "scipy", "safetensors")
 
 
@@ -69,8 +72,17 @@ def run(config: RunConfig, out: str | Path, *, progress: Progress | None = None,
             return _Run(job, out, shown, progress).go(None)
 
 
-def resume(out: str | Path, *, progress: Progress | None = None, imports: Collection[str] = ()) -> dict[str, Any]:
+def resume(
+    out: str | Path,
+    *,
+    progress: Progress | None = None,
+    imports: Collection[str] = (),
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The result of the run in the folder `out`, continued from its checkpoint.
+
+    changes: other values of what may still be changed, by name: how long the run is (episodes=1000), what it returns
+    and how it is judged. A finished run goes on where they ask for more.
 
     A run without one starts again; one that is finished is not touched. imports: packages that its configuration may
     have imported; no others are, because the folder may be somebody else's.
@@ -90,14 +102,22 @@ def resume(out: str | Path, *, progress: Progress | None = None, imports: Collec
                 raise InputError(
                     f"{shown}: {name} belongs to another configuration than {files.CONFIG}; was it edited?"
                 )
-        if manifest.get("status") == "finished":
+        if manifest.get("status") == "finished" and not changes:
             result = manifest.get("result")
             return {**(result if isinstance(result, dict) else {}), "out": shown, "notes": manifest.get("notes", [])}
+        before = config
+        if changes:
+            config = _changed(config, changes, shown)
         with _opened(config) as job:
             if found and found[1].environment != job.digest:
                 text = f"{shown}: {config.environment.name} has changed since the checkpoint; the run cannot go on"
                 raise InputError(text)
+            if found and config.iterations < found[1].rows:
+                raise InputError(f"iterations = {config.iterations}: {shown} has done {found[1].rows} already")
             _check_versions(shown, manifest.get("versions"))
+            if config != before:
+                job.lengthen(before)
+                write_bytes(out / files.CONFIG, config.toml().encode(), inside=True)
             return _Run(job, out, shown, progress).go(found)
 
 
@@ -110,6 +130,23 @@ def _opened(config: RunConfig, env: Any = None) -> Iterator[Job]:
     finally:
         if env is None:
             close(job.env)
+
+
+def _changed(config: RunConfig, changes: Mapping[str, Any], shown: str) -> RunConfig:
+    if config.written:
+        raise InputError(f"{shown}: was begun by tailrank 0.1 and goes on as it is; nothing can be changed")
+    given = dict(changes)
+    episodes = given.pop("episodes", None)
+    config = config.with_changes(given)
+    if episodes is None:
+        return config
+    if config.simulated:
+        return with_episodes(config, episodes, None)
+    env = environment(config)
+    try:
+        return with_episodes(config, episodes, env)
+    finally:
+        close(env)
 
 
 def located(config: RunConfig) -> RunConfig:
@@ -167,7 +204,9 @@ class _Run:
     progress: Progress | None
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
-    stop: Stop = field(default_factory=Stop)
+    stop: Stop = field(default_factory=lambda: Stop(answer=_answer, grace=GRACE))
+    saved: float = field(default_factory=time.perf_counter)
+    saving: float = 0.0
 
     def go(self, found: tuple[dict[str, np.ndarray], Mark] | None) -> dict[str, Any]:
         """Run from the checkpoint, or from the beginning, to the end."""
@@ -181,9 +220,11 @@ class _Run:
             try:
                 self.job.begin(self.out, found[0] if found else None)
                 return self._loop(rows)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 self._last_words("interrupted")
-                raise
+                if isinstance(error, Interrupted) or not self.stop.number:
+                    raise
+                raise Interrupted(self._cut_short(), self.stop.number) from None
             except BaseException as error:
                 self._last_words("failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
                 raise
@@ -196,7 +237,7 @@ class _Run:
                 self._interrupt(rows)
             row = {name: _finite(value) for name, value in job.advance().items()}
             rows.append(row)
-            if job.k % config.run.checkpoint_every == 0:
+            if job.k % config.run.checkpoint_every == 0 or self._due():
                 self._save(rows)
                 saved = job.k
             if self.progress:
@@ -209,8 +250,13 @@ class _Run:
         self._manifest("finished", result=result)
         return result | {"notes": job.notes}
 
+    def _due(self) -> bool:
+        """Whether there was no checkpoint for long: OFTEN seconds, or more where saving itself takes long."""
+        since = time.perf_counter() - self.saved
+        return since >= min(SELDOM, max(OFTEN, self.saving / SHARE))
+
     def _save(self, rows: Rows) -> None:
-        job = self.job
+        job, began = self.job, time.perf_counter()
         arrays = job.arrays(self.out)
         rows.sync()
         mark = Mark(
@@ -224,11 +270,21 @@ class _Run:
             job.digest,
         )
         files.write_checkpoint(self.out, arrays, mark)
+        self.saved = time.perf_counter()
+        self.saving = self.saved - began
 
     def _interrupt(self, rows: Rows) -> None:
+        self.stop.arrived()
         self._save(rows)
         text = f"interrupted after {self.job.k} iterations; continue with: tailrank train --resume {self.shown}"
         raise Interrupted(text, self.stop.number)
+
+    def _cut_short(self) -> str:
+        """What to say where an iteration, the first episodes or the last judging did not end in time."""
+        kept = "what was done since the last checkpoint is done again"
+        if not (self.out / files.CHECKPOINT).exists():
+            kept = "nothing was saved yet"
+        return f"interrupted; {kept}; continue with: tailrank train --resume {self.shown}"
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
@@ -251,6 +307,10 @@ class _Run:
             "notes": job.notes,
         }
         files.write_manifest(self.out, about | more)
+
+
+def _answer() -> None:
+    announce("stopping: saves after this iteration, or gives it up in a few seconds (again: at once)", now=True)
 
 
 def _finite(value: Any) -> Any:

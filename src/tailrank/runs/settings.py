@@ -17,6 +17,16 @@ from tailrank.checks import InputError
 READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order", "imports")
 """How an MDP is read from a source; environments with a name have `settings` instead."""
 
+LATER = {
+    "environment": ("workers", "step_timeout"),
+    "run": (
+        *("iterations", "episodes", "output", "output_episodes", "evaluate_every", "evaluation_episodes"),
+        *("checkpoint_every", "stop_cvar", "stop_within"),
+    ),
+}
+"""What may still be changed when a run is resumed: how long it is, how it is judged and who computes. What was learned
+so far does not depend on it, so the checksum of a run leaves it out."""
+
 
 def _name(value: object, name: str) -> str:
     if not isinstance(value, str) or not value:
@@ -96,6 +106,23 @@ class EnvironmentConfig(Checked):
     )
     width: int | None = setting(
         None, kind=int, only="simulator", metavar="N", help="Copies of the environment that play side by side."
+    )
+    workers: int | None = setting(
+        None, kind=int, only="simulator", metavar="K", help="Processes that play the copies; the result is the same."
+    )
+    step_timeout: float | None = setting(
+        None,
+        kind=float,
+        check=checks.positive,
+        only="simulator",
+        metavar="S",
+        help="Seconds that a reset or step may take in a worker; then it is replaced and the episode played again.",
+    )
+    skip_bad: bool | None = setting(
+        None,
+        kind=bool,
+        only="simulator",
+        help="Leave out episodes in which the environment fails, and count them.",
     )
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrank._system.reading import MOST_ARRAYS, open_regular
 from tailrank.checks import MOST_NUMBERS, InputError
-from tailrank.envs.logs.columns import Raw, RawTable
+from tailrank.envs.logs.columns import Raw, RawTable, spread
 from tailrank.envs.mdp_files.text import reason
 
 MOST_BYTES = 2**31
@@ -112,12 +112,4 @@ def _columns(name: str, kind: Any, column: Any) -> list[tuple[str, Raw]]:
         return [(name, np.asarray(column.to_numpy()))]
     if types.is_string(kind) or types.is_large_string(kind):
         return [(name, column.to_pylist())]
-    cells = column.to_pylist()
-    if name.lower().startswith(("admissible", "available", "allowed")):
-        return [(name, cells)]
-    lengths = {len(cell) for cell in cells if cell is not None}
-    if len(lengths) != 1:
-        raise InputError(f"column {name!r:.60}: its lists must have one length, found {sorted(lengths)[:3]}")
-    rows = np.array([cell if cell is not None else [np.nan] * next(iter(lengths)) for cell in cells], dtype=np.float64)
-    title = name if not name.lower().startswith(("next_", "obs")) else name.lower()
-    return [(f"{title}_{i}", rows[:, i]) for i in range(rows.shape[1])]
+    return list(spread(name, column.to_pylist()).items())

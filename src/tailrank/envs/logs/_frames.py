@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.envs.logs.columns import Raw, RawTable
+from tailrank.envs.logs.columns import Raw, RawTable, spread
 
 MISSING = "the extra `logs` is not installed; try: pip install 'tailrank[logs]'"
 
@@ -15,7 +15,9 @@ MISSING = "the extra `logs` is not installed; try: pip install 'tailrank[logs]'"
 def of_frame(frame: Any) -> RawTable:
     """The columns of a data frame, or of a mapping from names to columns."""
     if isinstance(frame, dict):
-        columns = {str(name): _plain(np.asarray(column), column) for name, column in frame.items()}
+        columns: dict[str, Raw] = {}
+        for name, column in frame.items():
+            columns |= _given(str(name), column)
         sizes = {len(column) for column in columns.values()}
         if len(sizes) > 1:
             raise InputError(f"frame: columns must have one length, found {sorted(sizes)[:5]}")
@@ -34,7 +36,7 @@ def of_frame(frame: Any) -> RawTable:
         if series.dtype.is_numeric() or series.dtype == narwhals.Boolean:
             columns[name] = _numeric(series)
         else:
-            columns[name] = series.to_list()
+            columns |= _cells(name, series.to_list())
     return RawTable(columns, _row, "frame")
 
 
@@ -46,8 +48,20 @@ def _numeric(series: Any) -> Raw:
     return np.array([np.nan if cell is None else float(cell) for cell in series.to_list()])
 
 
-def _plain(array: np.ndarray, column: Any) -> Raw:
-    return array if array.dtype.kind in "iufb" and array.ndim == 1 else list(column)
+def _given(name: str, column: Any) -> dict[str, Raw]:
+    """A column of a mapping: an array of numbers as it is."""
+    array = column if isinstance(column, np.ndarray) else None
+    if array is None and len(column) and isinstance(column[0], bool | int | float):
+        array = np.asarray(column)
+    if array is not None and array.dtype.kind in "iufb" and array.ndim == 1:
+        return {name: array}
+    return _cells(name, list(column))
+
+
+def _cells(name: str, cells: list[object]) -> dict[str, Raw]:
+    """A column of anything else: vectors become a column for each coordinate."""
+    first = next((cell for cell in cells if cell is not None), None)
+    return spread(name, cells) if isinstance(first, list | tuple | np.ndarray) else {name: cells}
 
 
 def _row(i: int) -> str:

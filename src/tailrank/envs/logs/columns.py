@@ -35,6 +35,8 @@ NAMES = {
 """What each column is usually called, the first name being ours."""
 VECTOR = re.compile(r"(next_)?(?:obs|observation|x|feature|state)[_.]?(\d+)", re.IGNORECASE)
 """A coordinate of an observation vector, such as obs_0 or next_x3."""
+LISTS = ("admissible", "available", "allowed")
+"""How the names of columns begin whose cells are lists of actions."""
 WHOLE = re.compile(r"[+-]?\d{1,18}(\.0*)?")
 TRUE, FALSE = {"true", "1", "1.0", "yes", "t"}, {"false", "0", "0.0", "no", "f", ""}
 
@@ -80,6 +82,21 @@ def vectors(names: Sequence[str], taken: Sequence[str]) -> tuple[list[str], list
         if match and name not in taken:
             (after if match[1] else here)[int(match[2])] = name
     return [here[i] for i in sorted(here)], [after[i] for i in sorted(after)]
+
+
+def spread(name: str, cells: Sequence[object]) -> dict[str, Raw]:
+    """A column of vectors of one length as those of their coordinates; lists of admissible actions stay as they are."""
+    if name.lower().startswith(LISTS):
+        return {name: list(cells)}
+    sizes = {len(cell) for cell in cells if isinstance(cell, Sequence | np.ndarray)}
+    if len(sizes) != 1:
+        raise InputError(f"column {name!r:.60}: its lists must have one length, found {sorted(sizes)[:3]}")
+    nothing = [np.nan] * next(iter(sizes))
+    try:
+        rows = np.array([nothing if cell is None else cell for cell in cells], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"column {name!r:.60}: its lists must hold numbers") from None
+    return {f"{name}_{i}": rows[:, i] for i in range(rows.shape[1])}
 
 
 def floats(column: Raw, name: str, place: Place) -> np.ndarray:

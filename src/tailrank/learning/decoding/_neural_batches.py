@@ -57,21 +57,19 @@ def laid_out(
 
 def _by_step(lengths: np.ndarray, H: int, batch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows [H, B] of the order (-1: padding), their steps, and the places of what follows (-1: nothing)."""
-    B = min(power(int((lengths > 0).sum())), batch)
-    row, after = np.full((H, B), -1), np.full((H, B), -1)
+    row, after = np.full((H, batch), -1), np.full((H, batch), -1)
     for h in range(H):
-        alive = np.flatnonzero(lengths > h)[:B]
+        alive = np.flatnonzero(lengths > h)[:batch]
         on = lengths[alive] > h + 1
         row[h, : alive.size] = alive
-        after[h, : alive.size] = np.where(on, (h + 1) * B + np.cumsum(on) - 1, -1)
+        after[h, : alive.size] = np.where(on, (h + 1) * batch + np.cumsum(on) - 1, -1)
     return row, np.broadcast_to(np.arange(H)[:, None], row.shape), after
 
 
 def _whole(lengths: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same as one row [1, N]; the last episode may be cut."""
-    total = int(lengths.sum())
-    N, n = min(power(total), most), min(total, most)
-    row, step, after = np.full((1, N), -1), np.zeros((1, N), dtype=np.int64), np.full((1, N), -1)
+    """The same as one row [1, most]; the last episode may be cut."""
+    n = min(int(lengths.sum()), most)
+    row, step, after = np.full((1, most), -1), np.zeros((1, most), dtype=np.int64), np.full((1, most), -1)
     row[0, :n] = np.repeat(np.arange(lengths.size), lengths)[:n]
     step[0, :n] = np.arange(n) - np.repeat(np.cumsum(lengths) - lengths, lengths)[:n]
     on = lengths[row[0, :n]] > step[0, :n] + 1

@@ -128,7 +128,8 @@ class Discriminative(DecoderSettings):
             warm=previous,
             held=np.flatnonzero(judge.held),
         )
-        return judge.fitted(found.decoder, f"{self.model} network", found.converged)
+        network = judge.fitted(found.decoder, f"{self.model} network", found.converged)
+        return network if judge.better(network, best) else best
 
 
 class _Judge:

@@ -38,6 +38,8 @@ ERRORS = 2.0
 """Standard errors by which a fresh start must beat a given one."""
 LEAST = 50
 """Steps that training waits for an improvement, at least."""
+LEAST_REWARDS = 8
+"""Columns of a table of rewards, at least: where more are met code is compiled again."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _member(task: _Task, train: np.ndarray, held: np.ndarray, rng: np.random.Gen
     )
     mean, scale = moments(ours, image[2] if image else None)
     ours, theirs = (part._replace(x=standardise(part.x, mean[:, None], scale)) for part in (ours, theirs))
-    engine = NeuralEngine(settings, task.n_actions, power(rewards.size), ours, theirs)
+    engine = NeuralEngine(settings, task.n_actions, max(power(rewards.size), LEAST_REWARDS), ours, theirs)
     patience = max(round(PATIENCE * settings.steps), LEAST)
     starts = _starts(task, ours, mean, scale, rng)
     if task.labels is not None:

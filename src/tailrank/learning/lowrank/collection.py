@@ -67,6 +67,18 @@ def printed_starts(horizon: int, rounds: int) -> np.ndarray:
     return np.tile(np.arange(-1, horizon - 1), rounds)
 
 
+def rolled_in(policy: Policy, env: Simulator, seeds: np.ndarray, rng: np.random.Generator) -> Iterator[Observed]:
+    """Whole episodes for whole iterations, which are uniform from their step u on; see `Replay.roll_ins`.
+
+    Rewards are learned too, so the episode of the last u plays a uniform action at the last step as well.
+    """
+    first = printed_starts(env.horizon, -(-seeds.size // env.horizon))
+    for i in range(0, seeds.size, env.width):
+        part = seeds[i : i + env.width]
+        rolled = UniformFrom(policy, first[i : i + part.size], env.n_actions, rng)
+        yield play_simulator(rolled, env, part, keep_features=True)
+
+
 def collected(
     policy: Policy, env: Simulator, seeds: np.ndarray, first: np.ndarray | None, rng: np.random.Generator
 ) -> Iterator[Observed]:

@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has doubled.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -16,20 +16,26 @@ import numpy as np
 from tailrank._system.settings import fixed
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
-from tailrank.episodes.replay import Replay
-from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.episodes.replay import Replay, RollIns
+from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.collection import rolled_in
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, ObservedInfo, Output, remember
+from tailrank.learning.observed.ela import ObservedELA
+from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
-from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
-AGAIN = 1.5
+AGAIN = 2.0
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
@@ -40,14 +46,27 @@ SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class LowRankELA(ObservedELA):
+class LowRankELA(ObservedELA, LowRankSettings):
     """ELA (Algorithm 1) on observations.
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
+    phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
+    collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
+    learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+    rewards: KnownRewards | None = fixed(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
+        if self.collect != "plan" and not self.always:
+            raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
     @property
     def chooses(self) -> bool:
@@ -57,7 +76,7 @@ class LowRankELA(ObservedELA):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -71,7 +90,8 @@ class LowRankELA(ObservedELA):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -96,12 +116,11 @@ class LowRankELA(ObservedELA):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        played = play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)
-        remember(state.block.replay, state.block.grid, played, simulator.name)
-        state = replace(state, block=replace(state.block, k=k))
-        refit = state.episodes >= REFIT * state.fitted_at
-        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
+        returns, grid = self._play(state, simulator, streams, k, self.next_batch(state))
+        wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
+        state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
+        refit = wider or state.episodes >= REFIT * state.fitted_at
+        if refit and state.episodes >= AGAIN * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
         elif refit:
@@ -111,7 +130,26 @@ class LowRankELA(ObservedELA):
             state = replace(state, fit=fit)
         if state.fit is not None:
             state = self._replanned(state, simulator)
-        return state, self._info(state, played, refit)
+        return state, self._info(state, returns, refit)
+
+    def _play(
+        self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int
+    ) -> tuple[np.ndarray, RewardGrid]:
+        """Play and remember at least `batch` episodes; their returns, and the grid that holds all rewards."""
+        if self.collect == "plan":
+            parts = [play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)]
+        else:
+            seeds = streams.train_seeds(k, -(-batch // simulator.horizon) * simulator.horizon)
+            parts = list(rolled_in(state.policy, simulator, seeds, streams.planner(k, 2)))
+        grid = state.block.grid
+        for played in parts:
+            grid = remember(state.block.replay, grid, played, simulator, self.levels)
+        return np.concatenate([played.returns for played in parts]), grid
+
+    def next_batch(self, state: LowRankState) -> int:
+        """Episodes of the next iteration."""
+        share = self.growth if state.fit is None else max(self.growth, SHARE)
+        return max(self.batch, round(share * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -119,7 +157,7 @@ class LowRankELA(ObservedELA):
             return super().greedy(state, simulator, prior, caution)
         if state.fit is None:
             return self.block.greedy(state.block, simulator)
-        return policy_for(state.fit, self._support(state), simulator.horizon, self.tau)
+        return self._planned(state, simulator)
 
     def promise(self, state: Any, simulator: Simulator, caution: float = 0.0) -> float:
         """The CVaR that the model in charge promises of its greedy plan."""
@@ -144,10 +182,7 @@ class LowRankELA(ObservedELA):
             return super().promise_error(state, simulator, rng, draws)
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
-        plan, returns = (
-            policy_for(state.fit, self._support(state), simulator.horizon, self.tau).plan,
-            state.replay.rewards.sum(axis=1),
-        )
+        plan, returns = self._planned(state, simulator).plan, state.replay.rewards.sum(axis=1)
         short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
         return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
 
@@ -161,7 +196,14 @@ class LowRankELA(ObservedELA):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return LowRankState.from_arrays(arrays, replay) if self.chooses else super().state_from(arrays, replay)
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, self._marked(replay), self.rewards)
+
+    def _marked(self, replay: Replay) -> Replay:
+        """The episodes, told which of their steps are learned from; the pilot's are all."""
+        replay.roll_ins = None if self.collect == "plan" else RollIns(self.pilot, counted=self.collect == "rollins")
+        return replay
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:
         """A state from a checkpoint, with its plan, which follows from it."""
@@ -176,7 +218,7 @@ class LowRankELA(ObservedELA):
         self, block: ObservedState, simulator: Simulator, streams: Streams, last: LowRankState | None
     ) -> LowRankState:
         """Fit a low-rank model, and put in charge whichever explains the held-out episodes."""
-        n = block.episodes
+        n = self._marked(block.replay).n
         before = None if last is None else last.fit
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
         if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
@@ -212,16 +254,24 @@ class LowRankELA(ObservedELA):
         exploration = None
         if self.bonus != "none":
             exploration = exploration_of(state.fit, state.replay, self.schedule, state.k)
-        policy = policy_for(state.fit, self._support(state), simulator.horizon, self.tau, exploration)
-        return replace(state, policy=policy)
+        return replace(state, policy=self._planned(state, simulator, exploration))
 
-    def _support(self, state: LowRankState) -> ObservedSupport:
-        if state.support is None:
-            raise InputError("state: a low-rank model without its support")
-        return state.support
+    def _planned(
+        self, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
+    ) -> LowRankPolicy:
+        """The plan in the low-rank model of the state."""
+        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration)
 
-    def _info(self, state: LowRankState, played: Observed, refit: bool) -> ObservedInfo:
+    def _info(self, state: LowRankState, returns: np.ndarray, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        return ObservedInfo(played.returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+        objective = min(plan.objective, state.block.most)
+        return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+
+
+def fitted(state: LowRankState) -> tuple[LowRankFit, ObservedSupport]:
+    """The low-rank model of a state in which one is in charge, and its support."""
+    if state.fit is None or state.support is None:
+        raise InputError("state: no low-rank model, or one without its support")
+    return state.fit, state.support

@@ -7,16 +7,18 @@ those that matter for a rare kind with higher probability and less weight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
+from tailrank.learning.lowrank.gains import played_kinds
+from tailrank.learning.lowrank.oracle import LowRankFit
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
-from tailrank.policies.lowrank import Exploration, LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
 
 MOST_STATES = 1000
 WATCHFUL = 0.1
@@ -73,7 +75,8 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
     sigma, tried = np.empty((steps, K, K)), np.empty((steps, A, z.shape[1], z.shape[1]))
     for s in range(steps):
         rows = step == s
-        sigma[s] = np.linalg.inv(kinds[rows].T @ kinds[rows] + max(lam, 1e-6) * np.eye(K))
+        in_d = kinds[rows & t.in_d]
+        sigma[s] = np.linalg.inv(in_d.T @ in_d + max(lam, 1e-6) * np.eye(K))
         for a in range(A):
             these = z[rows & (t.action == a)]
             tried[s, a] = np.linalg.inv(these.T @ these + np.eye(z.shape[1]))
@@ -82,26 +85,35 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
     return Exploration(sigma, tried, alpha * span, WATCHFUL * span, schedule.cap_for(H) * span)
 
 
-def policy_for(
-    fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
-) -> LowRankPolicy:
-    """The policy that is best in the model, with the bonus of `exploration`."""
-    net = fit.network
+@dataclass(frozen=True)
+class SupportedModel:
+    """What a planner is given: the states that follow a step, phi of the first states [n, A, J] and their bonus."""
+
+    steps: Callable[[int], SupportStep]
+    start: np.ndarray
+    start_bonus: np.ndarray | None
+
+
+def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploration | None = None) -> SupportedModel:
+    """The fitted model on its support, with the bonus of `exploration`."""
+    net, laws = fit.network, fit.laws
     shared = len(net.heads) == 1 and len(support.states) == 1
     kept: dict[int, SupportStep] = {}
-
-    def at(h: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        kinds, rewards = net.split(h, x)
-        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
-        return phi, None if exploration is None else exploration.bonus(h, kinds, net.places(x))
 
     def step(h: int) -> SupportStep:
         place = 0 if len(support.states) == 1 else h
         if not shared or 0 not in kept:
-            phi, bonus = at(h + 1, support.states[place])
+            phi, bonus = outcomes_of(net, h + 1, support.states[place], exploration, laws)
             kept[0] = SupportStep(phi, support.weights[place], bonus)
         return kept[0]
 
-    start, bonus = at(0, support.first)
-    plan = plan_support(step, start, fit.rewards, horizon, tau, start_bonus=bonus)
-    return LowRankPolicy(net, plan, exploration)
+    return SupportedModel(step, *outcomes_of(net, 0, support.first, exploration, laws))
+
+
+def policy_for(
+    fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
+) -> LowRankPolicy:
+    """The policy that is best in the model, with the bonus of `exploration`."""
+    model = supported(fit, support, exploration)
+    plan = plan_support(model.steps, model.start, fit.rewards, horizon, tau, start_bonus=model.start_bonus)
+    return LowRankPolicy(fit.network, plan, exploration, fit.laws)

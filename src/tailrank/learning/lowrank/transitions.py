@@ -18,7 +18,10 @@ HELD = 5
 
 @dataclass(frozen=True)
 class SeenTransitions:
-    """[n]: episode, step h, action, reward; x and after [n, m] (x again where nothing came next); ended, cut."""
+    """[n]: episode, step h, action, reward; x and after [n, m] (x again where nothing came next); ended, cut.
+
+    in_d: those whose phi make the covariance of the bonus.
+    """
 
     episode: np.ndarray
     h: np.ndarray
@@ -28,11 +31,14 @@ class SeenTransitions:
     after: np.ndarray
     ended: np.ndarray
     cut: np.ndarray
+    in_d: np.ndarray
 
     @classmethod
     def of(cls, replay: Replay) -> SeenTransitions:
-        """All of them, episode by episode."""
-        episode, h = np.nonzero(np.arange(replay.horizon) < replay.lengths[:, None])
+        """Those that are learned from, episode by episode."""
+        played = np.arange(replay.horizon) < replay.lengths[:, None]
+        used, in_d = (played, played) if replay.roll_ins is None else replay.roll_ins.uses(replay.n, replay.horizon)
+        episode, h = np.nonzero(played & used)
         last = h + 1 >= replay.lengths[episode]
         cut = last & (h + 1 == replay.horizon)
         after = np.where(last, h, h + 1)
@@ -45,6 +51,7 @@ class SeenTransitions:
             replay.features[episode, after].astype(np.float64),
             last & ~cut,
             cut,
+            in_d[episode, h],
         )
 
     @property

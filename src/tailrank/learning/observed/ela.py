@@ -21,6 +21,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import part
+from tailrank._system.telling import doing
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
@@ -29,7 +30,8 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import pair_norms
-from tailrank.learning.observed.reward_grid import RewardGrid
+from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
@@ -37,7 +39,6 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
 from tailrank.policies.decoders.base import posterior
-from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
@@ -56,46 +57,6 @@ where data is scarce, and cost where every step must succeed."""
 
 
 @dataclass(frozen=True)
-class ObservedInfo:
-    """What happened in an iteration; units are those of rewards."""
-
-    returns: np.ndarray
-    objective: float
-    bonus_mean: float
-    saturated: float
-    held_out: float
-    latents: int
-    refitted: bool
-    support_error: float
-    converged: bool = True
-
-    def row(self) -> dict[str, Any]:
-        """The columns of a row."""
-        return {
-            "return": float(self.returns.mean()),
-            "objective": self.objective,
-            "bonus": self.bonus_mean,
-            "saturated": self.saturated,
-            "log_likelihood": self.held_out,
-            "latents": self.latents,
-            "refitted": self.refitted,
-            "support_error": self.support_error,
-            "converged": self.converged,
-        }
-
-
-@dataclass(frozen=True)
-class Output:
-    """The policy to use, how it was planned (see `OUTPUTS`), and the CVaR of each candidate in `episodes` episodes."""
-
-    policy: ObservationPolicy | LowRankPolicy
-    prior: float
-    caution: float
-    scores: tuple[float, ...] = ()
-    episodes: int = 0
-
-
-@dataclass(frozen=True)
 class ObservedELA(SimulatorLearner, Observing):
     """ELA (Algorithm 1) on observations.
 
@@ -103,7 +64,7 @@ class ObservedELA(SimulatorLearner, Observing):
     decoder tells apart what actions lead to. batch: episodes between two plans; growth: or this share of those
     that were played, if that is more (cheap simulators need many episodes, not many plans).
     reward_range: what rewards can be; taken from the pilot if left out. levels: grid steps over that range.
-    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/observed/ella.py`).
+    planner: `plan_observed` is exact; `LatentLsvi` makes it ELLA (`learning/lowrank/ella.py`).
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
@@ -141,6 +102,10 @@ class ObservedELA(SimulatorLearner, Observing):
             output.policy, returned, why if output.scores else "the last model's plan without bonus", about
         )
 
+    def neutral(self, state: Any, env: Simulator) -> Any:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).greedy(state, env)
+
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
         return ObservedState.from_arrays(arrays, replay)
@@ -166,7 +131,7 @@ class ObservedELA(SimulatorLearner, Observing):
             grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
             replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
             for played in parts:
-                remember(replay, grid, played, simulator.name)
+                remember(replay, grid, played, simulator, self.levels)
             state = self._fit(replay, grid, simulator, streams, 0, None)
             yield state
 
@@ -183,8 +148,9 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
-        remember(state.replay, state.grid, played, simulator.name)
-        refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
+        grid = remember(state.replay, state.grid, played, simulator, self.levels)
+        wider, state = grid != state.grid, replace(state, grid=grid)
+        refit = wider or state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
         if refit:  # line 11
             state = self._fit(state.replay, state.grid, simulator, streams, k, state)
         else:
@@ -210,7 +176,10 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(state.k + 1, episodes)
         ways = [how for how in OUTPUTS if how[1] == 0.0 or self.planner is plan_observed]  # others know no caution
         policies = [self.greedy(state, simulator, *how) for how in ways]
-        scores = [cvar(play_simulator(policy, simulator, seeds).returns, self.tau) for policy in policies]
+        scores = []
+        for i, policy in enumerate(policies):
+            with doing(f"judging candidate {i + 1} of {len(policies)}"):
+                scores.append(cvar(play_simulator(policy, simulator, seeds).returns, self.tau))
         best = int(np.argmax(scores))
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
@@ -251,8 +220,9 @@ class ObservedELA(SimulatorLearner, Observing):
         k: int,
         last: ObservedState | None,
     ) -> ObservedState:
-        warm = None if last is None else last.fitted.decoder
-        fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
+        warm = None if last is None or last.counts.top != grid.top else last.fitted.decoder
+        with doing(f"fitting a decoder to {replay.n} episodes"):
+            fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
         decoder, shared = fitted.decoder, self.oracle.shared
         K = decoder.n_latents
         counts = LatentCounts(1 if shared else replay.horizon, K, simulator.n_actions, grid.top)
@@ -303,7 +273,7 @@ class ObservedELA(SimulatorLearner, Observing):
         returns = np.zeros(0) if played is None else played.returns
         return plan, ObservedInfo(
             returns,
-            state.grid.value(plan.objective, H),
+            min(state.grid.value(plan.objective, H), state.most),
             float(here.mean()),
             float((here >= cap).mean()),
             state.fitted.held_out,
@@ -332,16 +302,3 @@ class ObservedELA(SimulatorLearner, Observing):
             caution=caution,
             support=state.support,
         )
-
-
-def remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
-    """Add played episodes to the replay."""
-    if played.features is None:
-        raise InputError("features: were not kept")
-    replay.add(
-        played.features[:, :-1],
-        np.maximum(played.actions, 0),
-        grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
-        played.lengths,
-        played.rewards,
-    )

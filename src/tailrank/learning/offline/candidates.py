@@ -1,28 +1,42 @@
-"""Plans of different caution for one model, and the one that is returned.
+"""Plans of different caution, the one that other records like best, and the one that is returned.
 
-The most cautious plan has the best bound, and is timid: it pays for whatever cannot be excluded of any pair, all at
-once. A plan made with smaller balls does better in most of the models that are left, and is sure of less. All are
-judged by the whole balls, which hold for every plan at once, so any of them may be returned with its own bound. It is
-the boldest whose bound is above what is asked for (what the log's own policy earns), or if there is none the boldest.
+The plan with the best bound is timid: it pays for whatever cannot be excluded of any pair, all at once. The plan of
+plain counts is rash: of many pairs that were seen once it takes the luckiest. In between, a plan is made with a few
+`nats` of doubt about every pair (`counts.doubted`). How many is chosen by cross-fitting: each half of the episodes
+makes a plan of every caution, and the counts of the other half say what it is worth. Whatever made it, a plan is then
+judged by the whole balls, which hold for every plan at once, so it may be returned with its own bound.
+
+If the chosen plan is not sure to beat what is asked for (what the log's own policy earns), more cautious ones are
+tried, and at last the plan with the best bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.planning.pessimistic.induction import SavedTables, best_budget, judge, plan_pessimistic, shortfall_of
+from tailrank.envs.logs.log import EpisodeLog
+from tailrank.learning.offline import counts as counting
+from tailrank.learning.offline.budgets import Budgets
+from tailrank.planning.pessimistic.goals import Goal, Masks
+from tailrank.planning.pessimistic.induction import SavedTables
 from tailrank.planning.pessimistic.model import RecordedModel
 
-CAUTION = (0.05, 0.1, 0.2, 0.4, 1.0)
-"""Parts of the radius that plans are made with, the boldest first."""
+CAUTION = (0.1, 0.3, 1.0, 3.0)
+"""Nats of doubt that plans are made with, the boldest first."""
+MIDDLE = 1.0
+FEWEST = 20
+"""Episodes below which there are no halves."""
+WHOLE = np.inf
+"""The caution of the plan that is made with the balls themselves."""
+TIE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class CautiousPlan:
-    """A plan: what it saves for sure, its start budget, its bound, and its CVaR if the counts were the truth."""
+    """A plan: its tables in the whole balls, start budget, bound, its value if the counts were true, its caution."""
 
     tables: SavedTables
     budget: int
@@ -31,45 +45,65 @@ class CautiousPlan:
     caution: float
 
 
-def boldest_above(
-    asked: float,
-    model: RecordedModel,
-    counted: RecordedModel,
-    allowed: tuple[np.ndarray, ...],
-    usual: np.ndarray,
-    tau: float,
-    cautions: tuple[float, ...] = CAUTION,
-    watch: Callable[[int], None] | None = None,
-) -> CautiousPlan:
-    """The boldest plan whose bound is above `asked`, else the boldest. counted: the same counts as if they were
-    true.
-    """
-    first: CautiousPlan | None = None
-    for caution in cautions:
-        made = plan_pessimistic(shrunk(model, caution), allowed, usual, watch)
-        tables = made if caution == 1.0 else judge(model, made.actions)
-        short, likely = shortfall_of(tables), shortfall_of(judge(counted, made.actions))
-        # A plan begins with the budget that is best where it was made, or where it is judged.
-        for budget in dict.fromkeys(best_budget(model, shortfall_of(one), tau)[0] for one in (made, tables)):
-            lower, promise = (value_of(model, curve, budget, tau) for curve in (short, likely))
-            found = CautiousPlan(tables, budget, lower, promise, caution)
-            if lower > asked:
-                return found
-            first = first or found
-    if first is None:
-        raise ValueError("cautions: at least one is needed")
-    return first
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """What all plans of a log have in common: the goal, which actions are allowed [H] [S A], the usual ones [H, S]."""
+
+    goal: Goal
+    allowed: Masks
+    usual: np.ndarray
+
+    def boldest_above(
+        self,
+        asked: float,
+        model: RecordedModel,
+        counts: counting.LogCounts,
+        cautions: tuple[float, ...],
+        watch: Callable[[int], None] | None = None,
+    ) -> CautiousPlan:
+        """The boldest plan whose bound in `model` is above `asked`, else the boldest. cautions: increasing."""
+        first: CautiousPlan | None = None
+        for caution in cautions:
+            made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
+            tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
+            # A plan begins with the budget that is best where it was made, or where it is judged.
+            for budget in dict.fromkeys(self.goal.best(model, one) for one in (made, tables)):
+                lower = self.goal.value(model, tables, budget)
+                promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
+                found = CautiousPlan(tables, budget, lower, promise, caution)
+                if lower > asked:
+                    return found
+                first = first or found
+        if first is None:
+            raise ValueError("cautions: at least one is needed")
+        return first
+
+    def cross_fitted(
+        self, halves: tuple[EpisodeLog, EpisodeLog], budgets: Budgets, how: counting.Counting
+    ) -> dict[float, float]:
+        """What plans of every caution are worth on average by the counts of the half that did not make them.
+
+        Nothing for very few episodes.
+        """
+        if halves[0].episodes + halves[1].episodes < FEWEST:
+            return {}
+        counted = [counting.count(half, budgets, how) for half in halves]
+        worth = dict.fromkeys(CAUTION, 0.0)
+        for made_by, judged_by in (counted, counted[::-1]):
+            judging = counting.doubted(judged_by)
+            for caution in CAUTION:
+                tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
+                budget = self.goal.best(judging, tables)
+                worth[caution] += 0.5 * self.goal.promise(judging, tables.actions, budget)
+        return worth
 
 
-def value_of(model: RecordedModel, shortfall: np.ndarray, budget: int, tau: float) -> float:
-    """b - V(b) / tau in reward units, at one budget of a curve [W_0 + 1]: no more than CVaR_tau."""
-    return float(model.grid.value(budget)) - float(model.grid.unit) * float(shortfall[budget]) / tau
+def best_caution(worth: dict[float, float]) -> float:
+    """The caution that is worth most; of those that tie, and where nothing is known, the one nearest to the middle."""
+    most = max(worth.values(), default=0.0)
+    tied = [caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most))]
+    return min(tied, key=lambda caution: abs(np.log(caution / MIDDLE)), default=MIDDLE)
 
 
-def shrunk(model: RecordedModel, part: float) -> RecordedModel:
-    """The model with balls of a part of their radius."""
-    if part == 1.0:
-        return model
-    steps = {id(step): replace(step, radius=part * step.radius) for step in model.steps}
-    start = replace(model.start, radius=part * model.start.radius)
-    return replace(model, steps=tuple(steps[id(step)] for step in model.steps), start=start)
+def _doubted(model: RecordedModel, counts: counting.LogCounts, caution: float) -> RecordedModel:
+    return model if caution == WHOLE else counting.doubted(counts, caution)

@@ -22,6 +22,7 @@ Ordentlich's universal portfolio gives a ball around the plain shares n_o / N of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,10 +44,15 @@ class StepCounts:
     count: np.ndarray
     price: np.ndarray
 
-    @property
+    @cached_property
     def total(self) -> np.ndarray:
         """How often each pair was counted, [S A]."""
         return np.diff(np.concatenate([[0], np.cumsum(self.count)])[self.ptr])
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """n_o / N of each outcome, [m]."""
+        return self.count / np.repeat(self.total, np.diff(self.ptr))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +131,22 @@ def every_law(counts: LogCounts, delta: float) -> RecordedModel:
 def fixed(counts: LogCounts, delta: float, nodes: int) -> RecordedModel:
     """The model that bounds one plan, chosen elsewhere, at `nodes` (step, state, budget): probability 1 - delta."""
     price = np.log((nodes + 1) / delta)
-    steps = {id(step): _plain(step, price) for step in counts.steps}
+    steps = {id(step): _plain(step, price + np.log(2.0), 0.5) for step in counts.steps}
     seen = counts.first[counts.first > 0]
     radius = (price + 0.5 * np.log(seen.sum() + 1.0) + np.log(2.0)) / seen.sum()
     return _model(counts, tuple(steps[id(step)] for step in counts.steps), _start(counts, seen / seen.sum(), radius))
 
 
-def plain(counts: LogCounts) -> RecordedModel:
-    """The counted model taken for the truth."""
-    steps = {id(step): _plain(step, None) for step in counts.steps}
+def doubted(counts: LogCounts, nats: float = 0.0) -> RecordedModel:
+    """The counted model with `nats` of doubt about every pair, a ball of radius nats / N; 0 takes it for the truth.
+
+    No statement is made about these balls: plans are made with them. One outcome that was seen N times keeps
+    exp(-nats / N) of what it leads to.
+    """
+    steps = {id(step): _plain(step, nats, 0.0) for step in counts.steps}
     seen = counts.first[counts.first > 0]
-    return _model(counts, tuple(steps[id(step)] for step in counts.steps), _start(counts, seen / seen.sum(), 0.0))
+    start = _start(counts, seen / seen.sum(), nats / float(seen.sum()))
+    return _model(counts, tuple(steps[id(step)] for step in counts.steps), start)
 
 
 def _prices(log: EpisodeLog, key: np.ndarray, keys: int, order: np.ndarray) -> np.ndarray:
@@ -198,12 +209,12 @@ def _shares(ptr: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return share, best - (logsumexp([first, second], axis=0) - np.log(2.0))
 
 
-def _plain(step: StepCounts, price: float | None) -> RecordedStep:
+def _plain(step: StepCounts, nats: float, growth: float) -> RecordedStep:
+    """Shares n_o / N with the radius (nats + growth log(N + 1)) / N."""
     total = step.total
-    share = step.count / np.repeat(total, np.diff(step.ptr))
     many = np.maximum(total, 1.0)
-    radius = np.zeros(total.size) if price is None else (price + 0.5 * np.log(many + 1.0) + np.log(2.0)) / many
-    return RecordedStep(step.ptr, step.next_state, step.units, share, np.where(total > 0, radius, np.inf))
+    radius = (nats + (growth * np.log(many + 1.0) if growth else 0.0)) / many
+    return RecordedStep(step.ptr, step.next_state, step.units, step.share, np.where(total > 0, radius, np.inf))
 
 
 def _sums(ptr: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -10,9 +10,8 @@ import numpy as np
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.candidates import CautiousPlan
-from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, shortfall_of
+from tailrank.planning.pessimistic.goals import Goal
 from tailrank.planning.pessimistic.model import RecordedModel
-from tailrank.planning.pessimistic.reach import reach
 
 RARE = 10
 """Visits below which a pair is rare."""
@@ -28,15 +27,15 @@ class Coverage:
     """pairs: seen and possible; least, median: visits of seen pairs.
 
     rare, unseen: the share of the plan's steps (in the counted model) on pairs with fewer than ten visits, and with
-    none.
+    none; None where it is not known.
     """
 
     seen_pairs: int
     possible_pairs: int
     least: int
     median: float
-    rare: float
-    unseen: float
+    rare: float | None = None
+    unseen: float | None = None
 
     @property
     def share(self) -> float:
@@ -57,18 +56,25 @@ def usual_actions(log: EpisodeLog) -> np.ndarray:
     return np.tile(allowed.argmax(axis=1), (log.horizon, 1))
 
 
+def action_shares(log: EpisodeLog) -> np.ndarray:
+    """How often each action was taken in each state, as shares [S, A]; those of all states where it was never met."""
+    seen = seen_pairs(log).astype(np.float64)
+    seen[seen.sum(axis=1) == 0] = seen.sum(axis=0)
+    return seen / seen.sum(axis=1, keepdims=True)
+
+
 def coverage_of(
     log: EpisodeLog,
     counts: counting.LogCounts,
     model: RecordedModel,
     plan: CautiousPlan,
-    tau: float,
+    goal: Goal,
     delta: float | None,
 ) -> tuple[Coverage, dict[str, Any]]:
     """What the log covers and the diagnostics of the plan; delta: of bounds for other numbers of
     episodes, None for none."""
     seen = seen_pairs(log).ravel()
-    went = reach(model, plan.tables, plan.budget)
+    went = goal.reach(model, plan.tables, plan.budget)
     total = float(went.visits.sum()) or 1.0
     visits = went.visits.sum(axis=0)
     possible = seen.size if log.admissible is None else int(log.admissible.sum())
@@ -82,23 +88,21 @@ def coverage_of(
         float(visits[seen == 0].sum() / total),
     )
     diagnostics: dict[str, Any] = {
-        "costly_pairs": _costly(log, went.cost.sum(axis=0), visits, seen, float(model.grid.unit) / tau),
-        "bound_by_episodes": [] if delta is None else _by_episodes(log, counts, tau, delta),
+        "costly_pairs": _costly(log, went.cost.sum(axis=0), visits, seen),
+        "bound_by_episodes": [] if delta is None else _by_episodes(log, counts, goal, delta),
     }
     return coverage, diagnostics
 
 
-def _costly(
-    log: EpisodeLog, cost: np.ndarray, visits: np.ndarray, seen: np.ndarray, scale: float
-) -> list[dict[str, Any]]:
-    """The pairs that take most off the bound, in reward units of CVaR."""
+def _costly(log: EpisodeLog, cost: np.ndarray, visits: np.ndarray, seen: np.ndarray) -> list[dict[str, Any]]:
+    """The pairs that take most off the bound, in units of the objective."""
     order = [int(k) for k in np.argsort(-cost, kind="stable")[:TOP] if cost[k] > 0.0]
     A = len(log.actions)
     return [
         {
             "state": log.states[k // A],
             "action": log.actions[k % A],
-            "cost": float(cost[k] * scale),
+            "cost": float(cost[k]),
             "visits_of_plan": float(visits[k]),
             "visits_in_log": int(seen[k]),
         }
@@ -106,7 +110,7 @@ def _costly(
     ]
 
 
-def _by_episodes(log: EpisodeLog, counts: counting.LogCounts, tau: float, delta: float) -> list[dict[str, float]]:
+def _by_episodes(log: EpisodeLog, counts: counting.LogCounts, goal: Goal, delta: float) -> list[dict[str, float]]:
     """The bound that a log of other length would give if it looked the same: computed, not measured."""
     work = counts.steps[0].count.size * float(counts.budgets.widths.sum())
     if work * len(FACTORS) > CHEAP:
@@ -117,6 +121,7 @@ def _by_episodes(log: EpisodeLog, counts: counting.LogCounts, tau: float, delta:
     rows = []
     for factor in FACTORS:
         model = counting.every_law(counts.scaled(factor), delta)
-        value = best_budget(model, shortfall_of(plan_pessimistic(model, allowed, usual)), tau)[1]
+        tables = goal.plan(model, allowed, usual)
+        value = goal.value(model, tables, goal.best(model, tables))
         rows.append({"episodes": float(round(log.episodes * factor)), "lower": value})
     return rows

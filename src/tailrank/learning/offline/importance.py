@@ -16,12 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.planning.pessimistic.induction import least_mean
+from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.tables import Policy, horizon_of
 from tailrank.risk.law import ReturnLaw
+from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.cvar import CVaR
 
 THRESHOLDS = 24
 """K."""
@@ -29,12 +31,12 @@ THRESHOLDS = 24
 
 @dataclass(frozen=True)
 class Weighted:
-    """CVaR, VaR and mean of a policy from a log that others made.
+    """An objective (CVaR unless another is asked for), VaR and mean of a policy from a log that others made.
 
     cvar, var, mean: self-normalised estimates (None where no episode of the log is one of the policy). lower, upper:
-    bounds on CVaR_tau, each pair of bounds with probability `confidence`; likewise var_*, mean_*. effective: sample
-    size (sum w)^2 / sum w^2; largest: weight; matched: episodes with weight above 0. clipped: CVaR with weights cut at
-    `clip`. estimated: the probabilities are those of the log's own frequencies, so nothing is certain.
+    bounds on the objective, each pair of bounds with probability `confidence`; likewise var_*, mean_*. effective:
+    sample size (sum w)^2 / sum w^2; largest: weight; matched: episodes with weight above 0. clipped: CVaR with
+    weights cut at `clip`. estimated: the probabilities are those of the log's own frequencies, so nothing is certain.
     """
 
     tau: float
@@ -69,11 +71,17 @@ def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.n
         playing = np.flatnonzero(log.lengths > h)
         at = log.begin[playing] + h
         states, actions, left = seen[at], log.action[at], memory[playing]
-        chosen = policy.act(h, states, left)
-        weights[playing] *= (chosen == actions) / probability[at]
+        weights[playing] *= _chances(policy, h, states, actions, left) / probability[at]
         after = seen[np.minimum(at + 1, log.transitions - 1)]
         memory[playing] = policy.update(h, states, actions, log.reward[at], after, left)
     return weights
+
+
+def _chances(policy: Policy, h: int, states: np.ndarray, actions: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """With which chance the policy takes these actions [n]: 0 or 1 unless it draws them."""
+    if isinstance(policy, ClonedPolicy):
+        return policy.law[states, actions]
+    return np.asarray(policy.act(h, states, left) == actions, dtype=np.float64)
 
 
 def frequencies(log: EpisodeLog) -> np.ndarray:
@@ -89,7 +97,7 @@ def frequencies(log: EpisodeLog) -> np.ndarray:
 def judged(
     policy: Policy,
     log: EpisodeLog,
-    tau: float,
+    measure: Measure | float,
     *,
     delta: float,
     ends: tuple[float, float],
@@ -103,13 +111,13 @@ def judged(
     if judging.episodes == 0:
         raise InputError(f"{log.name}: at least two episodes are needed to judge a policy, found {log.episodes}")
     returns = choosing.returns(discount)
-    return weigh(policy, judging, tau, delta=delta, ends=ends, thresholds=returns, discount=discount)
+    return weigh(policy, judging, measure, delta=delta, ends=ends, thresholds=returns, discount=discount)
 
 
 def weigh(
     policy: Policy,
     log: EpisodeLog,
-    tau: float,
+    measure: Measure | float,
     *,
     delta: float,
     ends: tuple[float, float],
@@ -117,8 +125,10 @@ def weigh(
     discount: float = 1.0,
     clip: float | None = None,
 ) -> Weighted:
-    """What `policy` earns by the log's episodes. thresholds [m]: returns, from elsewhere, to choose thresholds from."""
-    tau = checks.tail_level(tau)
+    """What `policy` earns by the log's episodes. measure: the objective, or the tau of its CVaR; VaR is at its tau, or
+    the median. thresholds [m]: returns, from elsewhere, to choose thresholds from."""
+    asked = measure if isinstance(measure, Measure) else CVaR(measure)
+    tau = getattr(asked, "tau", 0.5)
     estimated = log.probability is None
     probability = frequencies(log) if log.probability is None else log.probability
     w = weights_of(policy, log, probability)
@@ -133,13 +143,13 @@ def weigh(
     worse, better = band_laws(x, at_least, at_most, ends)
     alone = _radius(n, side)
     cut = 0.5 * np.sqrt(n) if clip is None else clip
-    found = _estimates(returns, known, tau)
-    clipped = _estimates(returns, np.minimum(known, cut), tau)
+    found = _estimates(returns, known, asked, tau)
+    clipped = _estimates(returns, np.minimum(known, cut), asked, tau)
     return Weighted(
         tau=tau,
         cvar=found[0],
-        lower=worse.cvar(tau),
-        upper=better.cvar(tau),
+        lower=asked.of_law(worse),
+        upper=asked.of_law(better),
         var=found[1],
         var_lower=worse.var(tau),
         var_upper=better.var(tau),
@@ -187,10 +197,12 @@ def _least(values: np.ndarray, radius: float) -> float:
     return least_mean(distinct, times / values.size, radius)
 
 
-def _estimates(returns: np.ndarray, weights: np.ndarray, tau: float) -> tuple[float | None, float | None, float | None]:
-    """CVaR, VaR and mean of the self-normalised law; None without weight."""
+def _estimates(
+    returns: np.ndarray, weights: np.ndarray, measure: Measure, tau: float
+) -> tuple[float | None, float | None, float | None]:
+    """The objective, VaR and mean of the self-normalised law; None without weight."""
     total = float(weights.sum())
     if total <= 0.0:
         return None, None, None
     law = ReturnLaw.of(returns[weights > 0], weights[weights > 0] / total)
-    return law.cvar(tau), law.var(tau), law.mean
+    return measure.of_law(law), law.var(tau), law.mean

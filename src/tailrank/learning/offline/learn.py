@@ -1,10 +1,10 @@
 """`learn_logs`: a policy with a good CVaR from a table of past episodes, and a bound on its CVaR that holds.
 
 Two plans are made; delta is divided between them. The second is returned where only it is sure to improve. One comes
-from all episodes, and its bound holds for every plan at once (`counts.every_law`). The other comes from one half
-of the episodes, drawn at random, and is judged by the other half (`counts.fixed`, and by importance weights where the
-log has the probabilities of its actions): half of the data, but no price for many outcomes. `upper` holds for every
-policy on the same event as the first bound.
+from all episodes, and its bound holds for every plan at once (`counts.every_law`), so it may be chosen in any way
+(`candidates`). The other comes from one half of the episodes, drawn at random, and is judged by the other half
+(`counts.fixed`, and by importance weights where the log has the probabilities of its actions): half of the data, but no
+price for many outcomes. `upper` holds for every policy on the same event as the first bound.
 
 What is assumed: episodes are independent of each other; the next state and the reward depend on state and action (and,
 unless the dynamics are the same at every step, on the step) alone; no reward lies outside the range that is given, or
@@ -15,115 +15,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tailrank import checks
-from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog, Label
 from tailrank.envs.logs.read import read_log
 from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
-from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
-from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import CAUTION, CautiousPlan, boldest_above
-from tailrank.learning.offline.coverage import Coverage, coverage_of, seen_pairs, usual_actions
+from tailrank.learning.offline.behaviour import behaviour_of
+from tailrank.learning.offline.budgets import budgets_for
+from tailrank.learning.offline.candidates import CAUTION, MIDDLE, WHOLE, CautiousPlan, Planner, best_caution
+from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
+from tailrank.learning.offline.learned import LearnedFromLogs
+from tailrank.learning.offline.limits import return_limits, reward_limits
+from tailrank.learning.offline.modelled import LABEL, learn_modelled, seen_latents
+from tailrank.learning.offline.models import MODELS
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
-from tailrank.planning.pessimistic.induction import best_budget, least_shortfall, policy_of
+from tailrank.planning.pessimistic.goals import goal_of
 from tailrank.planning.pessimistic.model import RecordedModel
-from tailrank.policies.names import own_names
-from tailrank.policies.observed import ObservationPolicy
-from tailrank.policies.result import Result, number
-from tailrank.policies.tables import BudgetPolicy
+from tailrank.policies.cloned import ClonedPolicy
+from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.cvar import CVaR
 
 DYNAMICS = ("auto", "same", "by-step")
 STATES = ("seen", "unseen")
 """Whether every state that can be met is in the log, or there may be others, of which the worst is feared."""
-OFTEN = 10
-"""Times that a fallback's actions were taken in their state."""
+FALLBACKS = ("plan", "behaviour")
+OFTEN = 2
+"""Times that a fallback's actions were taken in their state: a single record shows little."""
+CLONED = "the policy that is returned acts as whoever made the log did: by the state alone, as often as in the log"
 Watch = Callable[[str, float], None]
 """Told what is being done and the share of it that is done."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LearnedFromLogs(Result):
-    """A policy from records, and what can be said of its CVaR with probability 1 - delta.
-
-    lower: CVaR_tau of `policy` is at least this. upper: that of no policy is above this. promise: its CVaR if the
-    counts were the truth. behaviour: that of whoever made the log. status: "improved" if lower is above
-    behaviour.high, else "not improved", and then `policy` takes only actions that were taken often in their state.
-    bounds: every bound that was computed, by name. assumptions, notes: lines for the user.
-    """
-
-    policy: BudgetPolicy | ObservationPolicy
-    tau: float
-    delta: float
-    lower: float
-    upper: float
-    promise: float
-    behaviour: Behaviour
-    coverage: Coverage
-    status: str
-    episodes: int
-    transitions: int
-    seconds: float
-    states: tuple[Label, ...]
-    actions: tuple[Label, ...]
-    bounds: dict[str, float] = field(default_factory=dict)
-    diagnostics: dict[str, Any] = field(default_factory=dict)
-    assumptions: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-        return f"Policy from {self.episodes} recorded episodes for the CVaR at tau = {self.tau:g} ({self.status})"
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The bounds, and what whoever made the records earned."""
-        b = self.behaviour
-        return {
-            "CVaR at least": f"{number(self.lower)} with probability {1 - self.delta:g}",
-            "model promises": f"CVaR {number(self.promise)}",
-            "no policy above": number(self.upper),
-            "records' own": f"CVaR {number(b.cvar)} in {number(b.low)} .. {number(b.high)}, mean {number(b.mean)}",
-        }
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What was assumed, and what should be known."""
-        return (*self.assumptions, *self.notes)
-
-    @property
-    def labels(self) -> tuple[Sequence[object], Sequence[object]]:
-        """Names of the states and of the actions."""
-        return self.states, self.actions
-
-    def about(self) -> dict[str, Any]:
-        """What a policy file keeps beside the policy."""
-        own = {"states": own_names(self.states), "actions": own_names(self.actions)}
-        return {"logs": self.as_dict(), "tau": self.tau} | {name: labels for name, labels in own.items() if labels}
-
-    def as_dict(self) -> dict[str, Any]:
-        """The numbers, as the command line prints them."""
-        b = self.behaviour
-        return {
-            "status": self.status,
-            "tau": self.tau,
-            "delta": self.delta,
-            "episodes": self.episodes,
-            "transitions": self.transitions,
-            "lower": self.lower,
-            "upper": self.upper,
-            "promise": self.promise,
-            "behaviour": {"cvar": b.cvar, "low": b.low, "high": b.high, "mean": b.mean},
-            "seconds": self.seconds,
-        }
 
 
 def learn_logs(
@@ -132,6 +60,7 @@ def learn_logs(
     delta: float = 0.05,
     horizon: int | None = None,
     *,
+    objective: Measure | None = None,
     discount: float = 1.0,
     reward_range: tuple[float, float] | None = None,
     return_range: tuple[float, float] | None = None,
@@ -139,9 +68,11 @@ def learn_logs(
     states: str | Sequence[Label] = "seen",
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
+    model: str = "auto",
     rank: int = 10,
     budgets: int | None = None,
     caution: float | None = None,
+    fallback: str = "plan",
     seed: int = 0,
     diagnose: bool = True,
     watch: Watch | None = None,
@@ -153,9 +84,12 @@ def learn_logs(
     then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
     "by-step", or "auto", which looks at held-out likelihood. states: all there are, or "seen" (an assumption: every
     state is in the log), or "unseen" (there may be others, where all is lost). columns: names of columns that are not
-    the usual ones. actions: all there are. rank: the most latent states behind observation vectors. budgets: at the
-    first step. caution: the part of every margin that the plan is made with, in (0, 1]; 1 gives the best bound, and by
-    default the boldest plan that is sure to improve is taken. seed: of the halves. diagnose: whether to compute bounds
+    the usual ones. actions: all there are. model: of observation vectors, "block" (latent states, with bounds),
+    "lowrank", "kernel", or by held-out likelihood. rank: the most latent states. budgets: at the
+    first step. caution: nats of doubt about every pair that the plan is made with; inf gives the best bound, and by
+    default it is chosen by cross-fitting. objective: a `Measure` that is an OCE or an expected utility, in place of
+    CVaR_tau. fallback: what is returned where no plan is sure to improve, the "plan" of actions that were taken more
+    than once, or the log's own "behaviour". seed: of the halves. diagnose: whether to compute bounds
     for other numbers of episodes too.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
@@ -164,8 +98,11 @@ def learn_logs(
     ('not improved', 0.5)
     """
     began = time.perf_counter()
-    tau, delta = checks.tail_level(tau), checks.inside(delta, "delta", "(0, 1)")
+    measure, delta = objective or CVaR(tau), checks.inside(delta, "delta", "(0, 1)")
+    goal = goal_of(measure)
     checks.one_of(dynamics, "dynamics", DYNAMICS)
+    checks.one_of(fallback, "fallback", FALLBACKS)
+    checks.one_of(model, "model", MODELS)
     listed = () if isinstance(states, str) else tuple(states)
     if isinstance(states, str):
         checks.one_of(states, "states", STATES)
@@ -175,39 +112,70 @@ def learn_logs(
         if isinstance(frame, EpisodeLog)
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
-    streams, decoder = Streams(checks.whole(seed, "seed", least=0)), None
-    if log.observation is not None:
-        checks.inside(discount, "discount with observation vectors", "[1, 1]")
-        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
+    streams, decoder, gained = Streams(checks.whole(seed, "seed", least=0)), None, dict[str, float]()
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
+    behaviour, told = behaviour_of(log, measure, delta, ends, discount), watch or _silent
+    if log.observation is not None:
+        checks.inside(discount, "discount with observation vectors", "[1, 1]")
+        if fallback == "behaviour":
+            raise checks.InputError("fallback = behaviour: needs states, with observation vectors there is the plan")
+        raw = log
+        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
+        found, gained = learn_modelled(raw, decoder, measure, delta, ends, model, streams)
+        told("models of observations", 1.0)
+        if found is not None:
+            status = "improved" if found.lower > behaviour.high else "not improved"
+            return LearnedFromLogs(
+                policy=found.plan.policy,
+                tau=tau,
+                delta=delta,
+                lower=found.lower,
+                upper=ends[1],
+                promise=found.promise,
+                behaviour=behaviour,
+                coverage=Coverage(*seen_latents(log.state, log.action, len(log.states), len(log.actions))),
+                status=status,
+                episodes=log.episodes,
+                transitions=log.transitions,
+                seconds=time.perf_counter() - began,
+                states=log.states,
+                actions=log.actions,
+                measure=measure,
+                bounds=found.bounds,
+                diagnostics=found.diagnostics | {"held_out_gains": gained, "returned": found.plan.model},
+                assumptions=(LABEL.format(found.plan.model), *_assumptions(None, rewards, assumed, True)),
+                notes=log.notes,
+            )
     likelihood = held_out(log, streams.oracle(0))
     by_step = dynamics == "by-step" or (dynamics == "auto" and likelihood["by_step"] > likelihood["same"])
     # Where the records choose between two models, each of which may be right, both pay.
-    each = delta * (0.5 if dynamics == "auto" else 1.0)
+    each = 0.5 * delta * (0.5 if dynamics == "auto" else 1.0)
     low, up = budgets_for(
         log, rewards, discount, None if budgets is None else checks.whole(budgets, "budgets", least=2)
     )
-    order = streams.environment(0).permutation(log.episodes)
     how = counting.Counting(by_step, states != "unseen")
+    order = streams.environment(0).permutation(log.episodes)
     counts = counting.count(log, low, how, order)
-    usual = usual_actions(log)
-    allowed = _allowed(log)
-    told = watch or _silent
-
-    model, counted = counting.every_law(counts, 0.5 * each), counting.plain(counts)
-    behaviour = behaviour_of(log, tau, delta, ends, discount)
-    cautions = CAUTION if caution is None else (checks.inside(caution, "caution", "(0, 1]"),)
-    plan = boldest_above(
-        behaviour.high, model, counted, allowed, usual, tau, cautions, _part(told, "plans", log.horizon)
+    balls = counting.every_law(counts, each)
+    planner = Planner(goal, _allowed(log), usual_actions(log))
+    halves = log.halves(streams.planner(0))
+    if caution is None:
+        crossed = planner.cross_fitted(halves, low, how)
+        cautions = tuple(c for c in (*CAUTION, WHOLE) if c >= best_caution(crossed))
+    else:
+        crossed, cautions = {}, (caution if caution == WHOLE else checks.positive(caution, "caution"),)
+    told("cross-fitting", 1.0)
+    plan = planner.boldest_above(behaviour.high, balls, counts, cautions, _part(told, "plans", log.horizon))
+    upper = goal.upper(
+        balls if up is low else counting.every_law(counting.count(log, up, how, order), each),
+        planner.allowed,
+        _part(told, "upper bound", log.horizon),
     )
-    upper = _upper(
-        log, counts, model, up, how, order, 0.5 * each, allowed, tau, _part(told, "upper bound", log.horizon)
-    )
-    chosen = _Chosen("all episodes", plan, model, counts)
+    chosen = _Chosen("all episodes", plan, balls, counts)
     bounds = {chosen.name: plan.lower}
-    task = HalfTask(rewards, discount, how, tau, 0.5 * each, allowed, usual, behaviour.high, cautions, budgets)
-    half = half_plan(log, task, streams.planner(0))
+    among = (MIDDLE, WHOLE) if caution is None else cautions  # the half that judges may not choose
+    half = half_plan(halves, HalfTask(planner, rewards, discount, how, each, behaviour.high, among, budgets))
     told("other half", 1.0)
     if half is not None:
         bounds |= half.bounds
@@ -215,23 +183,28 @@ def learn_logs(
             chosen = _Chosen("half of the episodes", half.plan, half.model, half.counts)
     status = "improved" if chosen.plan.lower > behaviour.high else "not improved"
     if status == "not improved":
-        plan = boldest_above(np.inf, model, counted, _often(log, allowed), usual, tau, cautions[:1])
-        chosen = _Chosen("actions taken often", plan, model, counts)
+        careful = Planner(goal, _often(log, planner.allowed), planner.usual)
+        plan = careful.boldest_above(np.inf, balls, counts, cautions[:1])
+        chosen = _Chosen("actions taken more than once", plan, balls, counts)
         bounds[chosen.name] = plan.lower
-    coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, tau, 0.5 * each if diagnose else None)
+    coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if diagnose else None)
     told("diagnostics", 1.0)
-    policy: BudgetPolicy | ObservationPolicy = policy_of(
-        chosen.model, chosen.plan.tables.actions, usual, chosen.plan.budget
-    )
-    if decoder is not None and isinstance(policy, BudgetPolicy):
+    assumptions = (*((CLASS,) if decoder is not None else ()), *_assumptions(how, rewards, assumed, bool(listed)))
+    policy: Policy = goal.policy(chosen.model, chosen.plan.tables.actions, planner.usual, chosen.plan.budget)
+    lower, promise = chosen.plan.lower, chosen.plan.promise
+    if status == "not improved" and fallback == "behaviour":
+        policy, lower, promise = ClonedPolicy(action_shares(log), log.horizon), behaviour.low, behaviour.cvar
+        chosen, assumptions = _Chosen("behaviour", chosen.plan, balls, counts), (*assumptions, CLONED)
+    elif decoder is not None and isinstance(policy, BudgetPolicy):
         policy = observation_policy(policy, decoder, len(log.actions))
+    worst, best = (measure.of([end]) for end in ends)
     return LearnedFromLogs(
         policy=policy,
-        tau=tau,
+        tau=getattr(measure, "tau", tau),
         delta=delta,
-        lower=max(chosen.plan.lower, ends[0]),
-        upper=min(upper, ends[1]),
-        promise=chosen.plan.promise,
+        lower=max(lower, worst),
+        upper=min(upper, best),
+        promise=promise,
         behaviour=behaviour,
         coverage=coverage,
         status=status,
@@ -240,9 +213,17 @@ def learn_logs(
         seconds=time.perf_counter() - began,
         states=log.states,
         actions=log.actions,
+        measure=measure,
         bounds=bounds,
-        diagnostics=diagnostics | {"held_out_likelihood": likelihood, "returned": chosen.name},
-        assumptions=(*((CLASS,) if decoder is not None else ()), *_assumptions(how, rewards, assumed, bool(listed))),
+        diagnostics=diagnostics
+        | {
+            "held_out_likelihood": likelihood,
+            "held_out_gains": gained,
+            "returned": chosen.name,
+            "caution": None if chosen.plan.caution == WHOLE else chosen.plan.caution,
+            "cross_fitted": {f"{c:g}": value for c, value in crossed.items()},
+        },
+        assumptions=assumptions,
         notes=log.notes,
     )
 
@@ -253,54 +234,6 @@ class _Chosen:
     plan: CautiousPlan
     model: RecordedModel
     counts: counting.LogCounts
-
-
-def reward_limits(log: EpisodeLog, given: tuple[float, float] | None) -> tuple[tuple[float, float], bool]:
-    """What rewards lie in, and whether that is only assumed. It holds 0 where an episode may end early."""
-    low, high = (float(log.reward.min()), float(log.reward.max())) if given is None else map(float, given)
-    if given is not None:
-        for end in given:
-            checks.number(end, "reward_range")
-        bad = np.flatnonzero((log.reward < low) | (log.reward > high))
-        if low > high or bad.size:
-            found = f"{log.reward[bad[0]]:g} in entry {bad[0]}" if bad.size else "its ends the wrong way round"
-            raise InputError(f"reward_range = {low:g} {high:g}: must hold every reward of the log, found {found}")
-    if bool((log.next_state == len(log.states)).any()):
-        low, high = min(low, 0.0), max(high, 0.0)
-    return (low, high), given is None
-
-
-def return_limits(
-    log: EpisodeLog, rewards: tuple[float, float], discount: float, given: tuple[float, float] | None
-) -> tuple[float, float]:
-    """What returns lie in: what H rewards can add up to, or what the user says."""
-    scale = float((discount ** np.arange(log.horizon)).sum())
-    low, high = rewards[0] * scale, rewards[1] * scale
-    if given is None:
-        return low, high
-    low, high = max(low, checks.number(given[0], "return_range")), min(high, checks.number(given[1], "return_range"))
-    found = log.returns(discount)[log.whole]
-    if low > high or (found.size and (found.min() < low - 1e-9 or found.max() > high + 1e-9)):
-        raise InputError(f"return_range = {given[0]:g} {given[1]:g}: must hold every return of the log")
-    return low, high
-
-
-def _upper(
-    log: EpisodeLog,
-    counts: counting.LogCounts,
-    model: RecordedModel,
-    up: Budgets,
-    how: counting.Counting,
-    order: np.ndarray,
-    delta: float,
-    allowed: tuple[np.ndarray, ...],
-    tau: float,
-    watch: Callable[[int], None],
-) -> float:
-    """What no policy's CVaR is above: on the same balls, with rewards rounded up where they are rounded."""
-    if up is not counts.budgets:
-        model = counting.every_law(counting.count(log, up, how, order), delta)
-    return best_budget(model, least_shortfall(model, allowed, watch), tau)[1]
 
 
 def _allowed(log: EpisodeLog) -> tuple[np.ndarray, ...]:
@@ -316,14 +249,19 @@ def _often(log: EpisodeLog, allowed: tuple[np.ndarray, ...]) -> tuple[np.ndarray
     return tuple(mask.ravel() & one for one in allowed)
 
 
-def _assumptions(how: counting.Counting, rewards: tuple[float, float], assumed: bool, listed: bool) -> tuple[str, ...]:
-    lines = ["episodes are independent; the next state and the reward depend on state and action alone"]
-    lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
-    if how.closed and not listed:
-        lines.append("every state that can be met is in the log; --states unseen says otherwise")
+def _assumptions(
+    how: counting.Counting | None, rewards: tuple[float, float], assumed: bool, listed: bool
+) -> tuple[str, ...]:
+    lines = ["episodes are independent"]
+    if how is not None:
+        lines[0] += "; the next state and the reward depend on state and action alone"
+        lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
+    if how is not None and how.closed and not listed:
+        lines.append("every state that can be met is in the log; states=unseen says otherwise")
     if assumed:
         lines.append(
-            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; --reward-range says otherwise"
+            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; "
+            "reward_range=... says otherwise"
         )
     return tuple(lines)
 

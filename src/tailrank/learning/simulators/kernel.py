@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import doing
 from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
@@ -63,6 +64,10 @@ class FittedKernel:
         plans = (self.plan()[0], curious)
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
 
+    def neutral(self) -> KernelPolicy:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).plan()[0]
+
     def outputs(self) -> list[CandidateOutput]:
         """Plans without bonus, with more or less caution."""
         return list(self._outputs)
@@ -113,7 +118,8 @@ class KernelCandidate(Checked):
         self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
     ) -> FittedKernel:
         """The model of what was played, whatever was fitted before."""
-        model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
+        with doing(f"fitting a model to {played.n} episodes"):
+            model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
         return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank._system.telling import tell
 from tailrank.policies.kernel import BudgetScale, KernelRows
 from tailrank.risk.law import best_budget
 
@@ -64,6 +65,7 @@ def plan_kernel(
     values = np.tile(np.maximum(np.arange(C) + scale.low, 0.0), (M, 1))
     tables[0] = values
     for left in range(1, horizon + 1):
+        tell(left, horizon, "steps planned")
         widen(values, pad, scale.ended(left - 1), table)
         values = np.empty((M, C))
         backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, values)

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 
 from tailrank._system.parallel import on_one_blas_thread, run_together
+from tailrank._system.telling import tell
 from tailrank.models.lowrank import LowRankModel
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.exact.induction import action_type
@@ -122,6 +123,7 @@ def plan_latent(
     table = np.zeros((1, 1))  # V_H(g, c) = c
     actions: list[np.ndarray] = []
     for h in reversed(range(H)):
+        tell(H - h, H, "steps planned")
         shape = law_of[h].shape
         phi = np.ones((*shape, 1)) if h == H - 1 else model.steps[h].phi
         psi = model.steps[h - 1].psi if h else np.eye(1, shape[0], start)

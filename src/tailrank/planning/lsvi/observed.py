@@ -23,8 +23,8 @@ from tailrank._system.settings import changed
 from tailrank.checks import InputError
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.models.lowrank import draw
-from tailrank.planning.lsvi.algorithm2 import CvarLsvi
-from tailrank.planning.lsvi.model import view
+from tailrank.planning.lsvi.algorithm2 import CvarLsvi, LsviPlan
+from tailrank.planning.lsvi.model import FeatureModel, view
 from tailrank.planning.lsvi.settings import LsviSettings
 from tailrank.planning.observed.planner import SURE, Support, most_left
 from tailrank.policies.observed import ObservedPlan
@@ -160,8 +160,14 @@ class LatentLsvi(LsviSettings):
         super().__post_init__()
         checks.whole(self.budgets, "budgets", 2)
 
-    def _algorithm(self, top: int, cap: float) -> CvarLsvi:
-        return CvarLsvi(self.iterations, self.evaluations, self.beta * top, LAM, self.clip, cap, self.variant, quiet=0)
+    def planned(self, model: FeatureModel, most: int, top: int, cap: float, tau: float, key: int) -> LsviPlan:
+        """The plan from the best starting budget in 0..most. top: the largest reward, cap: the largest bonus, in
+        units; key: of the random numbers, beside the seed."""
+        tried = np.unique(np.linspace(0, most, min(most + 1, self.budgets)).round().astype(int))
+        rng = np.random.default_rng([self.seed, key])
+        scale, variant = self.beta * top, self.variant
+        algorithm = CvarLsvi(self.iterations, self.evaluations, scale, LAM, self.clip, cap, variant, quiet=0)
+        return algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True)
 
     def __call__(
         self,
@@ -185,10 +191,8 @@ class LatentLsvi(LsviSettings):
             counts, horizon, bonus, present, start, zero=zero, usual=usual, prior=prior, support=support
         )
         most = int(most_left(counts, horizon, zero, usual)[0])
-        tried = np.unique(np.linspace(0, most, min(most + 1, self.budgets)).round().astype(int))
-        rng = np.random.default_rng([self.seed, int(counts.counts.sum())])
-        algorithm = self._algorithm(counts.top, float(bonus.max(initial=0.0)))
-        found = algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True)
+        cap, key = float(bonus.max(initial=0.0)), int(counts.counts.sum())
+        found = self.planned(model, most, counts.top, cap, tau, key)
         K, left = counts.n_latents, np.arange(found.budget + 1)
         values = []
         for h in range(horizon):

@@ -25,6 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tailrank._system.telling import tell
 from tailrank.episodes.replay import Replay
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.policies.decoders.base import Decoder, posterior
@@ -128,6 +129,7 @@ def plan_observed(
     error = 0.0
     tables = np.zeros((K + 1, 1))
     for h in reversed(range(H)):
+        tell(H - h, H, "steps planned")
         t, C = table_of[h], int(most[h]) + 1
         least = int(units[ends[t] : ends[t + 1]].min(initial=zero))
         q, result = np.empty((K, A, C)), np.empty((K + 1, C))

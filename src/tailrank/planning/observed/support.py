@@ -19,6 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tailrank._system.telling import tell
 from tailrank.models.grid import exact_grid
 from tailrank.policies.lowrank import SupportPlan
 from tailrank.risk.law import best_budget
@@ -80,6 +81,7 @@ def plan_support(
     tables: list[np.ndarray] = []
     error = 0.0
     for h in reversed(range(horizon)):
+        tell(horizon - h, horizon, "steps planned")
         budgets = spacing * np.arange(first[h + 1], last[h + 1] + 1)
         ahead = np.tile(np.maximum(budgets, 0.0), (kinds, 1))
         if h + 1 < horizon:

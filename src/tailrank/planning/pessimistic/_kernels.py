@@ -76,6 +76,13 @@ def least_mean(x, share, n, radius):
 
 
 @compiled
+def least_means(x, share, radius, result):
+    """result [m] = the least mean of each row of x [m, n]."""
+    for i in range(x.shape[0]):
+        result[i] = least_mean(x[i], share, x.shape[1], radius)
+
+
+@compiled
 def _saved_of(x, begin, end, b, next_state, units, after, floor):
     """x[i] = what outcome begin + i saves of budget b (its units and what is saved of the rest), above floor."""
     top = after.shape[1] - 1
@@ -168,10 +175,42 @@ def judge_saved(begin, end, A, ptr, next_state, units, share, radius, played, af
 
 
 @compiled
-def reach_next(A, ptr, next_state, units, share, played, mass, after, here, further, cost, visits):
+def backup_worth(
+    begin, end, A, most, sign, fixed, ptr, next_state, units, share, radius, allowed, after, here, played, longest
+):
+    """here[s, j] = the best over actions of the worst mean worth (sign 1), or of the best one (sign -1).
+
+    Columns are budgets left, the least first; those of `after` begin `most` (units of the best reward) lower. The last
+    row of `after` is what an outcome that nobody has seen leads to. fixed: played [S, W] says the actions; else it is
+    filled, and keeps what it held where nothing is surely better than an unseen outcome.
+    """
+    x, lost = np.empty(longest), after.shape[0] - 1
+    for s in range(begin, end):
+        for j in range(here.shape[1]):
+            unseen = sign * after[lost, j + most if sign > 0.0 else j]
+            best = unseen if sign > 0.0 else np.inf
+            for a in range(A):
+                k = s * A + a
+                if (fixed and a != played[s, j]) or not (fixed or allowed[k]):
+                    continue
+                first, last, value = ptr[k], ptr[k + 1], unseen
+                if first < last and radius[k] < np.inf:
+                    for i in range(first, last):
+                        x[i - first] = max(sign * after[next_state[i], j + most - units[i]] - unseen, 0.0)
+                    value += least_mean(x, share[first:last], last - first, radius[k])
+                if sign > 0.0 and value > best and not fixed:
+                    played[s, j] = a
+                best = max(best, value) if sign > 0.0 else min(best, value)
+            here[s, j] = sign * (best if best < np.inf else unseen)
+
+
+@compiled
+def reach_next(A, shift, counted, ptr, next_state, units, share, played, mass, after, here, further, cost, visits):
     """Move the mass [S + 2, W + 1] of a step to `further` [S + 2, W' + 1] of the next by the played actions.
 
-    visits [S A] grows by the mass of each pair, cost [S A] by mass times (mean less least mean) of what is saved.
+    shift: by how much columns of the next step begin lower; counted: 1 where tables hold what is saved, to which a
+    reward adds, 0 where they hold what a budget is worth in the end. visits [S A] grows by the mass of each pair,
+    cost [S A] by mass times (mean less least mean).
     """
     top, last_budget = here.shape[1] - 1, after.shape[1] - 1
     for s in range(mass.shape[0] - 2):
@@ -186,8 +225,27 @@ def reach_next(A, ptr, next_state, units, share, played, mass, after, here, furt
                 continue
             mean = 0.0
             for i in range(first, last):
-                left = max(b - units[i], 0)
-                saved = units[i] + after[next_state[i], min(left, last_budget)]
-                mean += share[i] * min(saved, float(b))
-                further[next_state[i], min(left, last_budget)] += m * share[i]
+                left = min(max(b + shift - units[i], 0), last_budget)
+                value = counted * units[i] + after[next_state[i], left]
+                mean += share[i] * (min(value, float(b)) if counted > 0.0 else value)
+                further[next_state[i], left] += m * share[i]
             cost[k] += m * (mean - here[s, b])
+
+
+@compiled
+def push_earned(A, begin, ptr, next_state, units, share, played, mass, further):
+    """Move the mass [S + 2, E] of (state, units earned) to `further`; the action is that of begin - earned [S, W].
+
+    What a pair that was never seen leads to is the last state, which earns nothing more.
+    """
+    last_column = played.shape[1] - 1
+    for s in range(mass.shape[0] - 2):
+        for e in range(mass.shape[1]):
+            m = mass[s, e]
+            if m <= 0.0:
+                continue
+            k = s * A + played[s, min(max(begin - e, 0), last_column)]
+            if ptr[k] == ptr[k + 1]:
+                further[mass.shape[0] - 1, e] += m
+            for i in range(ptr[k], ptr[k + 1]):
+                further[next_state[i], e + units[i]] += m * share[i]

@@ -54,7 +54,7 @@ def plan_pessimistic(
         step, here = model.steps[h], _ended(model, h)
         played = np.repeat(usual[h][:, None], here.shape[1], axis=1)
         rows = (model.n_actions, step.ptr, step.next_state, step.units, step.share, step.radius, allowed[h])
-        over_states(_kernels.plan_saved, (*rows, saved[0], here, played, step.longest), _work(model, h))
+        over_states(_kernels.plan_saved, (*rows, saved[0], here, played, step.longest), work_of(model, h))
         _set_lost(model, here)
         # A budget that is met leaves the choice free: play on for the mean, as at the largest budget.
         played[:, 0] = played[:, -1]
@@ -62,7 +62,7 @@ def plan_pessimistic(
         actions.insert(0, played)
         if watch is not None:
             watch(h)
-    return SavedTables(tuple(saved), tuple(actions), _at_start(model, saved[0]))
+    return SavedTables(tuple(saved), tuple(actions), start_means(model, saved[0]))
 
 
 def judge(model: RecordedModel, actions: tuple[np.ndarray, ...]) -> SavedTables:
@@ -73,10 +73,10 @@ def judge(model: RecordedModel, actions: tuple[np.ndarray, ...]) -> SavedTables:
     for h in reversed(range(model.horizon)):
         step, here = model.steps[h], _ended(model, h)
         rows = (model.n_actions, step.ptr, step.next_state, step.units, step.share, step.radius, actions[h])
-        over_states(_kernels.judge_saved, (*rows, saved[0], here, step.longest), _work(model, h) // model.n_actions)
+        over_states(_kernels.judge_saved, (*rows, saved[0], here, step.longest), work_of(model, h) // model.n_actions)
         _set_lost(model, here)
         saved.insert(0, here)
-    return SavedTables(tuple(saved), actions, _at_start(model, saved[0]))
+    return SavedTables(tuple(saved), actions, start_means(model, saved[0]))
 
 
 def least_shortfall(model: RecordedModel, allowed: tuple[np.ndarray, ...], watch: Watch | None = None) -> np.ndarray:
@@ -88,12 +88,12 @@ def least_shortfall(model: RecordedModel, allowed: tuple[np.ndarray, ...], watch
         step, here = model.steps[h], _missing(model, h)
         most = int(model.widths[h] - model.widths[h + 1])
         rows = (model.n_actions, most, step.ptr, step.next_state, step.units, step.share, step.radius, allowed[h])
-        over_states(_kernels.plan_short, (*rows, after, here, step.longest), _work(model, h))
+        over_states(_kernels.plan_short, (*rows, after, here, step.longest), work_of(model, h))
         _set_lost(model, here)
         after = here
         if watch is not None:
             watch(h)
-    return _at_start(model, after)
+    return start_means(model, after)
 
 
 def best_budget(model: RecordedModel, shortfall: np.ndarray, tau: float) -> tuple[int, float]:
@@ -109,14 +109,21 @@ def shortfall_of(tables: SavedTables) -> np.ndarray:
     return np.arange(tables.curve.size) - tables.curve
 
 
-def policy_of(model: RecordedModel, actions: tuple[np.ndarray, ...], usual: np.ndarray, budget: int) -> BudgetPolicy:
-    """The plan as a policy that starts with `budget`."""
-    S, sizes = model.n_states, model.widths[:-1] + 1
+def policy_of(
+    model: RecordedModel,
+    actions: tuple[np.ndarray, ...],
+    usual: np.ndarray,
+    budget: int,
+    first: np.ndarray | None = None,
+) -> BudgetPolicy:
+    """The plan as a policy that starts with `budget`; first [H]: the budgets of its first columns, 0 if not given."""
+    S, sizes = model.n_states, np.array([table.shape[1] for table in actions])
     begins = np.concatenate([[0], np.cumsum(S * sizes)])
+    lowest = np.zeros(model.horizon, dtype=np.int64) if first is None else first
     return BudgetPolicy(
         grid=model.grid,
         budget=budget,
-        first=np.zeros((model.horizon, S), dtype=np.int64),
+        first=np.repeat(lowest[:, None], S, axis=1),
         offset=begins[:-1, None] + np.arange(S + 1)[None, :] * sizes[:, None],
         actions=np.concatenate([table.ravel() for table in actions]),
         elsewhere=usual.astype(np.int64),
@@ -159,18 +166,19 @@ def _set_lost(model: RecordedModel, table: np.ndarray) -> None:
         np.minimum.reduce(table[: S + 1 if model.may_end else S], axis=0, out=table[S + 1])
 
 
-def _at_start(model: RecordedModel, table: np.ndarray) -> np.ndarray:
+def start_means(model: RecordedModel, table: np.ndarray) -> np.ndarray:
     """The least mean over the first states for every budget, [W_0 + 1]."""
     from tailrank.planning.pessimistic import _kernels
 
     start, floor = model.start, table[model.n_states + 1]
     columns = np.ascontiguousarray(np.maximum(table[start.states] - floor, 0.0).T)
-    n = start.states.size
-    return floor + np.array([_kernels.least_mean(column, start.share, n, start.radius) for column in columns])
+    least = np.empty(len(columns))
+    _kernels.least_means(columns, start.share, float(start.radius), least)
+    return np.asarray(floor + least)
 
 
-def _work(model: RecordedModel, h: int) -> np.ndarray:
-    """How much work each state is at step h, [S]."""
+def work_of(model: RecordedModel, h: int, columns: int | None = None) -> np.ndarray:
+    """How much work each state is at step h, [S], with that many columns in its table."""
     step: RecordedStep = model.steps[h]
     rows = np.diff(step.ptr[:: model.n_actions])
-    return (rows + 1) * (int(model.widths[h]) + 1) * 8
+    return (rows + 1) * (int(model.widths[h]) + 1 if columns is None else columns) * 8

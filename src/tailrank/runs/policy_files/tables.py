@@ -11,6 +11,7 @@ from tailrank import checks
 from tailrank._system.arrays import check_arrays
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
+from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
 
 Arrays = dict[str, np.ndarray]
@@ -58,6 +59,18 @@ def markov_policy(arrays: Arrays, scalars: dict[str, Any]) -> MarkovPolicy:
     check_scalars(scalars)
     check_arrays(arrays, {"actions": "whole [H, S] >= 0"})
     return MarkovPolicy(**_with_own_types(arrays))
+
+
+def cloned_parts(policy: ClonedPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """Its law and its horizon; the random numbers are drawn afresh."""
+    return {"law": policy.law}, {"horizon": policy.horizon}
+
+
+def cloned_policy(arrays: Arrays, scalars: dict[str, Any]) -> ClonedPolicy:
+    """The policy with this law."""
+    check_scalars(scalars, "horizon")
+    check_arrays(arrays, {"law": "float [S, A] >= 0, sums to 1"})
+    return ClonedPolicy(arrays["law"], checks.steps(scalars["horizon"]))
 
 
 def level_policy(arrays: Arrays, scalars: dict[str, Any]) -> LevelPolicy:

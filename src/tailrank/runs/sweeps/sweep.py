@@ -129,7 +129,7 @@ class _Going:
         self.before = len(states) - len(self.open)
         self.deaths: dict[str, tuple[tuple[int, int], int]] = {}
         self.notes: dict[str, None] = {}
-        self.stop = Stop()
+        self.stop = Stop(grace=None)  # its runs have a grace of their own
         self.due = self.saved = 0.0
 
     def to_the_end(self, options: tuple[str, int, str | None]) -> Outcome:

@@ -16,6 +16,7 @@ nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +46,7 @@ def _projections(value: object, name: str) -> int | str:
 class Bins(SimulatorLearner):
     """Tabular counts on cells of the features, in the way of UCB-VI (Azar et al. 2017). See `Cells`."""
 
+    foresees: ClassVar[bool] = True
     projections: int | str | None = setting(
         8, kind=int, words=("all",), check=_projections, help="Random directions; all: the features themselves."
     )

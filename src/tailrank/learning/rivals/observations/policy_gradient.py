@@ -23,7 +23,7 @@ Options and departures:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,6 +50,7 @@ def layer_sizes(value: object, name: str) -> tuple[int, ...]:
 class PolicyGradient(SimulatorLearner):
     """CVaR policy gradient (GCVaR: Tamar, Glassner and Mannor 2015)."""
 
+    foresees: ClassVar[bool] = True
     hidden: tuple[int, ...] = setting((), kind=tuple, check=layer_sizes, help="Sizes of layers (none: softmax-linear).")
     batch: int = setting(200, kind=int, least=2, help="Episodes an update.")
     rate: float = setting(0.02, kind=float, check=checks.positive, help="Adam's rate.")

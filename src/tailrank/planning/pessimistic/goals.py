@@ -1,0 +1,215 @@
+"""What a plan from records is to be good at: CVaR by shortfalls, any other OCE or expected utility by its worth.
+
+A goal plans in a model, judges a plan in another one, and bounds what any policy can reach. The objective is monotone,
+so rewards that are rounded down give lower bounds and rewards that are rounded up give upper ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.planning.pessimistic import induction, worth
+from tailrank.planning.pessimistic.induction import SavedTables, Watch
+from tailrank.planning.pessimistic.model import RecordedModel
+from tailrank.planning.pessimistic.reach import Reach, reach, recorded_law
+from tailrank.policies.tables import BudgetPolicy
+from tailrank.risk.measures.base import Certainty, Measure
+from tailrank.risk.measures.cvar import CVaR
+from tailrank.risk.measures.entropic import Entropic
+from tailrank.risk.measures.mean import Mean
+from tailrank.risk.measures.mean_cvar import MeanCVaR
+from tailrank.risk.measures.utility import Utility
+
+Masks = tuple[np.ndarray, ...]
+KNOWN = "cvar, mean-cvar, entropic, mean, mean-variance, utility"
+
+
+class Goal(Protocol):
+    """An objective of the return, as the pessimistic inductions see it."""
+
+    @property
+    def measure(self) -> Measure:
+        """The objective as a function of a law."""
+        ...
+
+    def nodes(self, widths: np.ndarray, n_states: int) -> int:
+        """How many (step, state, budget) a plan has; widths [H + 1]: the most units that steps h.. pay."""
+        ...
+
+    def plan(self, model: RecordedModel, allowed: Masks, usual: np.ndarray, watch: Watch | None = None) -> SavedTables:
+        """The plan that is best in the worst of the model's laws."""
+        ...
+
+    def judge(self, model: RecordedModel, actions: Masks) -> SavedTables:
+        """The tables of a plan that is given."""
+        ...
+
+    def best(self, model: RecordedModel, tables: SavedTables) -> int:
+        """The budget index to begin with."""
+        ...
+
+    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
+        """The objective at least, from a budget index."""
+        ...
+
+    def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
+        """What no policy exceeds."""
+        ...
+
+    def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
+        """The plan as a policy."""
+        ...
+
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """The objective of a plan if the counts are the truth."""
+        ...
+
+    def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
+        """Where the plan goes; costs are in units of the objective."""
+        ...
+
+
+@dataclass(frozen=True)
+class TailGoal:
+    """CVaR_tau = max_b { b - E (b - R)^+ / tau }."""
+
+    tau: float
+
+    @property
+    def measure(self) -> Measure:
+        """CVaR_tau."""
+        return CVaR(self.tau)
+
+    def nodes(self, widths: np.ndarray, n_states: int) -> int:
+        """Budgets 0..W_h at every step; 0 needs no statement."""
+        return int(n_states * widths[:-1].sum())
+
+    def plan(self, model: RecordedModel, allowed: Masks, usual: np.ndarray, watch: Watch | None = None) -> SavedTables:
+        """See `induction.plan_pessimistic`."""
+        return induction.plan_pessimistic(model, allowed, usual, watch)
+
+    def judge(self, model: RecordedModel, actions: Masks) -> SavedTables:
+        """See `induction.judge`."""
+        return induction.judge(model, actions)
+
+    def best(self, model: RecordedModel, tables: SavedTables) -> int:
+        """Where b - V(b) / tau is largest."""
+        return induction.best_budget(model, induction.shortfall_of(tables), self.tau)[0]
+
+    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
+        """b - V(b) / tau in reward units."""
+        short = float(induction.shortfall_of(tables)[budget])
+        return float(model.grid.value(budget)) - float(model.grid.unit) * short / self.tau
+
+    def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
+        """By the least shortfall."""
+        return induction.best_budget(model, induction.least_shortfall(model, allowed, watch), self.tau)[1]
+
+    def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
+        """See `induction.policy_of`."""
+        return induction.policy_of(model, actions, usual, budget)
+
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """CVaR_tau of the plan's law."""
+        return recorded_law(model, actions, budget).cvar(self.tau)
+
+    def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
+        """A unit that is not saved costs 1 / tau."""
+        return reach(model, tables, budget).scaled(float(model.grid.unit) / self.tau)
+
+
+@dataclass(frozen=True)
+class WorthGoal:
+    """An objective back(b, E f), where f(t, b) is the utility of t = R - b.
+
+    free: b is any budget and back adds it (an OCE); else it is the least return on the grid. bend: as `Certainty.bend`.
+    """
+
+    measure: Measure
+    utility: Callable[[np.ndarray, float], np.ndarray]
+    back: Callable[[float, float], float]
+    free: bool = True
+    bend: float = 0.0
+
+    def nodes(self, widths: np.ndarray, n_states: int) -> int:
+        """Every budget that can be left."""
+        starts = int(widths[0]) + 1 if self.free else 1
+        return int(n_states * (starts + widths[0] - widths[:-1]).sum())
+
+    def plan(self, model: RecordedModel, allowed: Masks, usual: np.ndarray, watch: Watch | None = None) -> SavedTables:
+        """See `worth.plan_worth`."""
+        return worth.plan_worth(model, self._worth(model), allowed, usual, watch)
+
+    def judge(self, model: RecordedModel, actions: Masks) -> SavedTables:
+        """See `worth.judge_worth`."""
+        return worth.judge_worth(model, self._worth(model), actions)
+
+    def best(self, model: RecordedModel, tables: SavedTables) -> int:
+        """Where the objective is largest."""
+        values = [self.value(model, tables, b) for b in range(tables.curve.size)]
+        return int(np.argmax(values))
+
+    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
+        """The objective from one start."""
+        return self.back(float(model.grid.value(budget)), float(tables.curve[budget]))
+
+    def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
+        """The largest over starts; between two budgets of the grid it is higher by no more than the bend allows."""
+        curve = worth.most_worth(model, self._worth(model), allowed, watch)
+        most = max(self.back(float(model.grid.value(b)), float(w)) for b, w in enumerate(curve))
+        return most + self.bend * float(model.grid.unit) ** 2 / 8.0
+
+    def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
+        """See `induction.policy_of`."""
+        return induction.policy_of(model, actions, usual, budget, self._first(model))
+
+    def promise(self, model: RecordedModel, actions: Masks, budget: int) -> float:
+        """The measure of the plan's law."""
+        return self.measure.of_law(recorded_law(model, actions, budget, self._first(model)))
+
+    def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
+        """Costs by the slope of `back`."""
+        b, w = float(model.grid.value(budget)), float(tables.curve[budget])
+        step = 1e-6 * max(abs(w), 1e-12)
+        slope = (self.back(b, w) - self.back(b, w - step)) / step
+        return reach(model, tables, budget, worth=True).scaled(slope)
+
+    def _first(self, model: RecordedModel) -> np.ndarray:
+        made = self._worth(model)
+        return np.array([made.left(model, h)[0] for h in range(model.horizon)])
+
+    def _worth(self, model: RecordedModel) -> worth.Worth:
+        unit, base = float(model.grid.unit), float(model.grid.value(0))
+        return worth.Worth(lambda left: self.utility(-unit * left, base), 0, int(model.widths[0]) if self.free else 0)
+
+
+def goal_of(measure: Measure) -> Goal:
+    """The goal of a measure; raises for those that are no OCE and no expected utility."""
+    if isinstance(measure, CVaR):
+        return TailGoal(measure.tau)
+    if isinstance(measure, Certainty):
+        u = measure.utility
+        return WorthGoal(measure, lambda t, b: u(t), _sum, bend=measure.bend())
+    if isinstance(measure, MeanCVaR):
+        kappa, tau = measure.weight, measure.tau
+        return WorthGoal(measure, lambda t, b: kappa * t + (1.0 - kappa) / tau * np.minimum(t, 0.0), _sum)
+    if isinstance(measure, Mean):
+        return WorthGoal(measure, lambda t, b: t, _sum, free=False)
+    if isinstance(measure, Utility):
+        U = measure.utility
+        return WorthGoal(measure, lambda t, b: U(b + t), lambda b, w: w, free=False)
+    if isinstance(measure, Entropic):
+        beta = measure.beta
+        return WorthGoal(
+            measure, lambda t, b: -np.exp(-beta * t), lambda b, w: b - float(np.log(max(-w, 1e-300))) / beta, free=False
+        )
+    raise InputError(f"objective {measure.name}: must be one that is an expectation for each budget ({KNOWN})")
+
+
+def _sum(b: float, w: float) -> float:
+    return b + w
