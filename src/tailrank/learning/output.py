@@ -2,7 +2,8 @@
 
 - "best" (default): a few iterates, drawn before the run as the paper draws one, and the plan without bonus of
   the last model are played for fresh episodes. What they show is learned, too: if the model then has another plan, that
-  is played, and so on, a few times. The plan with the highest CVaR in its fresh episodes is returned, with a bound.
+  is played, and so on, a few times. The plan with the best objective (CVaR) in its fresh episodes is returned, with
+  a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
 
 A model may take a crash that it has met too seldom for rarer than it is, and at a tau near the chance of that crash its
@@ -27,8 +28,7 @@ from tailrank.learning.playing import PlayedPlan
 from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
 from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
-from tailrank.risk.intervals import dkw_bounds
-from tailrank.risk.law import cvar
+from tailrank.risk.intervals import dkw_bounds, law_bounds
 
 WHY = {
     "best": "the highest CVaR in fresh episodes",
@@ -83,10 +83,14 @@ class OutputRule:
             with doing(f"judging iterate {i + 1} of {len(kept)}"):
                 returns = play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, ROUNDS + i))
             played.append((f"iterate {k}", plan, returns))
-        name, plan, returns = max(played, key=lambda one: cvar(one[2], learner.aim or learner.tau))
-        most = ROUNDS + len(kept)  # as many as there could have been
-        bounds = return_range(env) or (-np.inf, np.inf)
-        lower, _ = dkw_bounds(returns, learner.tau, 1 - self.delta / most, bounds)  # type: ignore[arg-type]
+        name, plan, returns = max(played, key=lambda one: learner.score(one[2]))
+        sure = 1 - self.delta / (ROUNDS + len(kept))  # as many as there could have been
+        bounds: Any = return_range(env) or (-np.inf, np.inf)
+        if learner.goal.tail:
+            lower, _ = dkw_bounds(returns, learner.tau, sure, bounds)
+        else:
+            lower, _ = law_bounds(returns, learner.measure.of, sure, bounds)
+            why = f"the highest {learner.goal.said_as} in fresh episodes"
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(played)} candidates"
         return ReturnedPolicy(plan, f"{name}, {bound}", why)
 
@@ -125,14 +129,14 @@ def play_plan(
 
 @dataclass
 class Iterates:
-    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact CVaR."""
+    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact value."""
 
     drawn: frozenset[int]
     kept: dict[int, LatentPlan] = field(default_factory=dict)
     best: tuple[float, LatentPlan] | None = None
 
     def see(self, k: int, plan: LatentPlan, value: float) -> None:
-        """The plan of iteration k and its CVaR."""
+        """The plan of iteration k and what it is worth."""
         if k in self.drawn:
             self.kept[k] = plan
         if self.best is None or value > self.best[0]:

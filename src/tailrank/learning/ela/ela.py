@@ -23,6 +23,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.rollout import Transitions, walk
 from tailrank.episodes.streams import Streams
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela import parts
 from tailrank.learning.ela.bonus import BonusRule, elliptical
 from tailrank.learning.ela.parts import Counted, ELAState, Oracles, Planner, RolledIn, RollIn
@@ -57,6 +58,7 @@ class ELA(CountableLearner, Collecting):
     (60, 0.8)
     """
 
+    goal: Aim = part(CVAR, kw_only=True)
     oracle: Oracles = part(ModelChoice())
     schedule: Schedule = part(PRACTICAL)
     planner: Planner = field(default=parts.exact_planner)
@@ -199,4 +201,5 @@ class ELA(CountableLearner, Collecting):
             state.rounds,
             d,
             log_class,
+            self.goal.on(self.tau, env.rewards.grid, env.rewards.n_budgets - 1),
         )
