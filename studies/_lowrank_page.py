@@ -14,7 +14,7 @@ Made by `python studies/lowrank.py` (part of `make study`) with the default lear
 likelihood. Seeds 200 to 204 were not used while it was built. Medians have 95% bootstrap intervals over the seeds; with
 five seeds that is little more than their range. Seconds are of one processor of a loaded machine, learning alone. What
 is missing has not been run yet."""
-FAMILY = """Share of CVaR* of the policy that is returned, in 20,000 fresh episodes. The sizes are drawn by the seed:
+FAMILY = """Share of CVaR* of the policy that is returned, in 10,000 fresh episodes. The sizes are drawn by the seed:
 d = 3 to 8, A = 3 to 6, H = 5 to 20, 2 to 32 features. The plan at a mark is made of at most so many
 episodes: an iteration plays a tenth of what was played, so it may be up to a tenth fewer."""
 TITLES = {

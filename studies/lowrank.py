@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "results" / "lowrank.jsonl"
 SEEDS = range(200, 205)
 TAUS = (0.1, 1.0, 0.25, 0.05)
-MARKED, SOLVING = 20_000, 2_000
+MARKED, SOLVING = 10_000, 2_000
 """Fresh episodes that judge a plan at a mark, and on the way."""
 
 

@@ -153,7 +153,7 @@ def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
 def test_likelihood_puts_the_right_model_in_charge():
     """The low-rank family has no clusters; in the lock they are all there is."""
     low, lock = make_simulator("continuous-lowrank", horizon=4), make_simulator("rich-lock", horizon=2, n_actions=3)
-    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(shared=True, members=1, epochs=8))
+    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(rank=3, shared=True, members=1, epochs=8))
     state = learner.init(low, Streams(1))
     assert state.fit is not None
     assert state.chosen.startswith("low rank")

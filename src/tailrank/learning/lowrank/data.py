@@ -10,7 +10,7 @@ import numpy as np
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.function_class import KnownRewards
-from tailrank.learning.lowrank.places import standard_places, stretch
+from tailrank.learning.lowrank.places import log_scale, standard_places, stretch
 from tailrank.learning.lowrank.psi import Psi
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
@@ -90,6 +90,7 @@ class OutcomeData:
             n_actions,
             replay.horizon,
             bool(t.ended.any()) if like is None else like.ends,
+            0.0 if places is None else log_scale(standard_places(t.x)[1], project),
         )
 
     @property

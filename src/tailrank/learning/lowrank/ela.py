@@ -23,7 +23,8 @@ from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
 from tailrank.learning.lowrank.function_class import KnownRewards
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
@@ -50,11 +51,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
-    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
-    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
@@ -90,7 +91,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
     @property
     def _oracle(self) -> LowRankOracle:
         rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
-        return replace(self.lowrank, rank=rank, known=self.rewards, phi=self.phi, psi=self.psi)
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 
@@ -26,18 +26,22 @@ from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gaussians import responsibilities
 from tailrank.learning.lowrank.psi import FAMILIES, Psi
 from tailrank.learning.lowrank.settings import PHIS, PSIS
-from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.lowrank.units import MAKERS, Made, UnitData
 from tailrank.planning.observed.support import RewardKinds
+from tailrank.policies.lowrank import RewardLaws
 from tailrank.policies.outcomes import OutcomeNetwork
-from tailrank.policies.units import FEATURES, KERNEL, NETWORK
+from tailrank.policies.units import KERNEL
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
 DECAYS = (0.1, 0.3, 1.0, 3.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
-"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 1_000_000, 6, 200, 10
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps; at
+least so many steps lie between two M-steps of psi, where the data is so small that an epoch has fewer."""
 UPDATES = 150
 """Steps of an update between two fits."""
+SMOOTH = ("network", "features")
+"""Kinds of phi whose slopes say how places are to be stretched."""
 QUICK = 5_000
 """Transitions that a search for settings looks at, at most."""
 
@@ -71,6 +75,11 @@ class LowRankFit:
     weights: dict[str, np.ndarray] = field(repr=False)
     known: KnownRewards | None = None
 
+    @property
+    def laws(self) -> RewardLaws | None:
+        """The laws of rewards [n, A, L] at (h, x), where they are known."""
+        return None if self.known is None else partial(self.known.at, n_actions=self.network.n_actions)
+
     def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
         """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
         return log_psi_of(self.psi, h, self.network.places(after))
@@ -80,9 +89,9 @@ class LowRankFit:
 class LowRankOracle:
     """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
 
-    members: networks whose mean phi is, each trained without another fifth of the episodes. known: the laws of rewards,
-    where they need not be learned; phi and psi then explain next observations alone. phi: one of `MAKERS`, or "auto",
-    where held-out likelihood chooses; psi: one of `FAMILIES`.
+    members: networks whose mean phi is, each trained without another fifth of the episodes. phi: one of `MAKERS`, or
+    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`. known: the laws of rewards, where they need not
+    be learned; phi and psi then explain next observations alone.
     """
 
     rank: int | str = "auto"
@@ -92,9 +101,9 @@ class LowRankOracle:
     rate: float = 0.01
     batch: int = 256
     members: int = 3
-    known: KnownRewards | None = None
     phi: str = "network"
     psi: str = "gaussian"
+    known: KnownRewards | None = None
 
     def __post_init__(self) -> None:
         checks.one_of(self.phi, "phi", PHIS)
@@ -135,8 +144,7 @@ class LowRankOracle:
     ) -> tuple[LowRankFit, np.ndarray]:
         """A fit with the setting of the highest held-out likelihood, the simpler unless beaten; the stretch of places.
 
-        Places are stretched by what the last network says, or that of a first search, if that explains more; where
-        psi are Gaussians and units tanh, so that slopes are there.
+        Places are stretched by what the last network says, or that of a first search, if that explains more.
         """
         some, flat = data.some(QUICK, rng), np.eye(data.z.shape[1])
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
@@ -147,9 +155,9 @@ class LowRankOracle:
         best, scores = self._tried(some, now, rng)
         if last is None:
             best, scores = self._improved(some, best, scores, self._options(now, True, data.horizon), rng)
-        teller = best.network if last is None else last.network
-        if self.psi == "gaussian" and teller.units[0] in (NETWORK, FEATURES):
-            by = some.stretch_of(teller)
+        source = best if last is None else last
+        if self.psi == "gaussian" and source.setting.phi in SMOOTH:
+            by = some.stretch_of(source.network)
             other, score = self._tried(some.stretched(by), best.setting, rng)
             if _wins(score, scores, steps=False):
                 some, best, scores, flat = some.stretched(by), other, score, by
@@ -217,7 +225,17 @@ class LowRankOracle:
         units = self._units(data, setting, psi, rng)
         best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best + data.held_scale, 0, weights, self.known)
+        return LowRankFit(
+            acting,
+            psi,
+            data.rewards,
+            setting,
+            data.ends,
+            best + (self.psi == "gaussian") * data.held_scale,
+            0,
+            weights,
+            self.known,
+        )
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
@@ -259,11 +277,14 @@ class LowRankOracle:
         adam = network.DecayedAdam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
+        every = -(-LEAST_BETWEEN // batches)
         best, kept = -np.inf, (weights, psi)
         for epoch in range(epochs):
             for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
                 _, slope = network.gradient(weights, outcomes.some(rows))
                 adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
+            if (epoch + 1) % every and epoch + 1 < epochs:
+                continue
             value, share = network.log_likelihoods(weights, outcomes)
             score = float(value[held].mean())
             if score > best:
@@ -272,49 +293,6 @@ class LowRankOracle:
             if after is not psi:
                 psi, outcomes = after, data.outcomes(setting, after)
         return best, *kept
-
-
-def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
-    """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
-
-    P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
-    """
-    t = SeenTransitions.of(replay)
-    data = OutcomeData.of(replay, n_actions, fit, fit.known)
-    net = network.network_of(fit.weights, data.centre, data.project, n_actions)
-    kinds = np.log(played_kinds(net, t) + 1e-300)
-    log_psi = data.log_psi(fit.psi)
-    group = data.h if by_step else np.zeros_like(data.h)
-    for g in np.unique(group):
-        rows = np.flatnonzero((group == g) & ~t.cut)
-        train = ~data.held[rows]
-        if rows.size == 0 or not train.any():
-            continue
-        base = np.log(np.exp(kinds[rows][train]).mean(axis=0) + 1e-12)
-        ratio = log_psi[rows] - _log_sum(log_psi[rows] + base)[:, None]
-        log_psi[rows] = ratio - np.log(np.exp(ratio[train]).mean(axis=0) + 1e-12)
-    outcomes = replace(data.outcomes(fit.setting, fit.psi), log_psi=log_psi.astype(np.float32))
-    return t, network.log_likelihoods(fit.weights, outcomes)[0]
-
-
-def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
-    """P(k | x, a) of the actions that were played, [n, K]."""
-    f = net.inner(net.places(t.x))
-    result = np.empty((t.h.size, net.sizes[0]))
-    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
-    order = np.argsort(step * net.n_actions + t.action, kind="stable")
-    ends = np.searchsorted((step * net.n_actions + t.action)[order], np.arange(len(net.heads) * net.n_actions + 1))
-    for i, (begin, end) in enumerate(pairwise(ends)):
-        rows = order[begin:end]
-        logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
-        result[rows] = odds / odds.sum(axis=1, keepdims=True)
-    return result
-
-
-def _log_sum(joint: np.ndarray) -> np.ndarray:
-    top = joint.max(axis=1)
-    return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)))
 
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:

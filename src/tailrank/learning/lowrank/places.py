@@ -36,6 +36,11 @@ def standard_places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return centre, scale[:, None] * vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))
 
 
+def log_scale(standard: np.ndarray, project: np.ndarray) -> float:
+    """log |det M| of the stretch that leads from places of `standard` [m, k] to those of `project` [m, k]."""
+    return float(np.linalg.slogdet(np.linalg.pinv(standard) @ project)[1])
+
+
 def stretch(net: OutcomeNetwork, x: np.ndarray, h: np.ndarray, action: np.ndarray, project: np.ndarray) -> np.ndarray:
     """M [k, k] of what a network says of observations [n, m] at steps h [n], for places of `project` [m, k]."""
     back = np.linalg.pinv(project) @ net.project

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
+from tailrank.learning.lowrank.gains import played_kinds
+from tailrank.learning.lowrank.oracle import LowRankFit
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
-from tailrank.policies.lowrank import Exploration, LowRankPolicy, RewardLaws, outcomes_of
+from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
 
 MOST_STATES = 1000
 WATCHFUL = 0.1
@@ -87,20 +87,16 @@ def exploration_of(fit: LowRankFit, replay: Replay, schedule: Schedule, k: int) 
 
 @dataclass(frozen=True)
 class SupportedModel:
-    """What a planner is given: the states that follow a step, phi of the first states [n, A, J] and their bonus.
-
-    laws: of rewards, where they are known.
-    """
+    """What a planner is given: the states that follow a step, phi of the first states [n, A, J] and their bonus."""
 
     steps: Callable[[int], SupportStep]
     start: np.ndarray
     start_bonus: np.ndarray | None
-    laws: RewardLaws | None
 
 
 def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploration | None = None) -> SupportedModel:
     """The fitted model on its support, with the bonus of `exploration`."""
-    net, laws = fit.network, None if fit.known is None else partial(fit.known.at, n_actions=fit.network.n_actions)
+    net, laws = fit.network, fit.laws
     shared = len(net.heads) == 1 and len(support.states) == 1 and laws is None  # laws may change with the step
     kept: dict[int, SupportStep] = {}
 
@@ -111,7 +107,7 @@ def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploratio
             kept[0] = SupportStep(phi, support.weights[place], bonus)
         return kept[0]
 
-    return SupportedModel(step, *outcomes_of(net, 0, support.first, exploration, laws), laws)
+    return SupportedModel(step, *outcomes_of(net, 0, support.first, exploration, laws))
 
 
 def policy_for(
@@ -120,4 +116,4 @@ def policy_for(
     """The policy that is best in the model, with the bonus of `exploration`."""
     model = supported(fit, support, exploration)
     plan = plan_support(model.steps, model.start, fit.rewards, horizon, tau, start_bonus=model.start_bonus)
-    return LowRankPolicy(fit.network, plan, exploration, model.laws)
+    return LowRankPolicy(fit.network, plan, exploration, fit.laws)
