@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from small_simulators import Lock
 
 from tailrank import InputError, load
+from tailrank.cli import main
 from tailrank.envs import make_simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
@@ -302,3 +304,45 @@ def test_a_narrow_simulator_plays_in_batches(members):
     assert np.array_equal(a.played.lengths, b.played.lengths)
     assert np.array_equal(a.played.first, b.played.first)
     assert np.array_equal(np.bincount(learner.data(b.played)[0].step), np.full(H - 1, 2))
+
+
+OWN = '''
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailrank import make_simulator
+from tailrank._system.settings import fixed
+from tailrank.learning.lowrank.class_ela import FunctionClassELA
+
+lock = make_simulator("lowrank-lock", horizon=2, n_actions=3)
+
+
+@dataclass(frozen=True)
+class Own(FunctionClassELA):
+    """ELA on one pair."""
+
+    members: Any = fixed(((lambda x: lock.features(0, x), lambda x: np.exp(lock.log_densities(x))),))
+'''
+
+
+def test_a_class_of_ones_own_from_the_command_line(tmp_path, monkeypatch):
+    (tmp_path / "own_members.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    named = ["lowrank-lock", "--set", "horizon=2", "--set", "n_actions=3", "--algorithm", "own_members:Own"]
+    more = [
+        "--import",
+        "own_members",
+        "--episodes",
+        "6",
+        "--evaluation-episodes",
+        "50",
+        "--output",
+        "greedy",
+        "--quiet",
+    ]
+    result = CliRunner().invoke(main, ["train", *named, *more, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    stored = load(tmp_path / "run" / "plan.safetensors").policy
+    assert (stored.chosen, stored.n_actions, stored.horizon) == ((0,), 3, 2)

@@ -112,6 +112,11 @@ class UnboundPlan:
     n_actions: int
     ends: bool = False
 
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.plan.tables)
+
     def bound(self, members: Sequence[Any], rewards: KnownRewards) -> ClassPolicy:
         """The policy with the members of the class that it was learned with, in their order, and the known rewards."""
         found = FunctionClass(members, self.ends)
