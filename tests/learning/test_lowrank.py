@@ -189,7 +189,7 @@ def test_stretched_places_are_wide_where_outcomes_change_and_say_the_same():
     x, h, action = rng.normal(size=(50, 2)), np.zeros(50, dtype=np.int64), rng.integers(3, size=50)
     for project in (np.eye(2), np.array([[0.0, 3.0], [1.0, 0.0]])):
         by = project @ stretch(net, x, h, action, project)
-        assert np.linalg.norm(by[0]) > 50 * np.linalg.norm(by[1])
+        assert np.linalg.norm(by[0]) > 9 * np.linalg.norm(by[1])
     _env, replay = played("continuous-lowrank", 20, horizon=4, n_features=2, d=3, n_actions=3)
     data, by = OutcomeData.of(replay, 3), np.array([[2.0, 0.5], [0.5, 1.0]])
     psi = gaussians.begin(data.after[data.followed], 3, 4.0, rng)

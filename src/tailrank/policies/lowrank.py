@@ -74,6 +74,20 @@ class Exploration:
         return np.asarray(np.minimum(total, self.cap))
 
 
+@dataclass(frozen=True)
+class Penalty(Exploration):
+    """The same with its sign turned: what was seldom seen is feared."""
+
+    @classmethod
+    def of(cls, bonus: Exploration) -> Penalty:
+        """That of a bonus."""
+        return cls(bonus.sigma, bonus.lam, bonus.alpha, bonus.watchful, bonus.cap)
+
+    def bonus(self, h: int, kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Minus the bonus."""
+        return -super().bonus(h, kinds, places)
+
+
 class SupportPolicy(ChargedBudget):
     """What policies with a `SupportPlan` have in common; memory [n]: the budget that is left.
 
@@ -141,3 +155,8 @@ def outcomes_of(
         rewards = laws(h, x)[:, :, None, :]
     phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
     return phi, None if exploration is None else exploration.bonus(h, kinds, model.places(x))
+
+
+@dataclass(frozen=True)
+class CautiousPolicy(LowRankPolicy):
+    """The plan with a penalty for what was seldom seen, which is part of it."""

@@ -192,15 +192,17 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
-        if self.phi == "auto":
-            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
+        for kind in MAKERS if self.phi == "auto" else ():  # one by one: two that lose do not end the search
+            yield lambda s, kind=kind: [replace(s, phi=kind)] if kind != s.phi else []
         yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
     def _decays(self, setting: Setting) -> list[Setting]:
-        return [replace(setting, decay=x) for x in DECAYS if x != setting.decay]
+        """Other decays, the nearest first."""
+        others = sorted((x for x in DECAYS if x != setting.decay), key=lambda x: abs(np.log(x / setting.decay)))
+        return [replace(setting, decay=x) for x in others]
 
     def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
         found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)

@@ -20,8 +20,8 @@ from tailrank.policies.outcomes import OutcomeNetwork
 
 MOST_PLACES = 32
 """Observations with more features are seen through so many principal components."""
-FLOOR = 1e-4
-"""The least eigenvalue of G, as a share of the largest."""
+FLOOR = 1e-2
+"""The least eigenvalue of G, as a share of the largest: what does not seem to matter yet is still seen and explored."""
 
 
 def standard_places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
