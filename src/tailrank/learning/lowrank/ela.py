@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than three standard errors. The comparison is made after the pilot and whenever the data has doubled.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -35,7 +35,7 @@ from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
-AGAIN = 2.0
+AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
@@ -120,7 +120,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
         wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
         state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
         refit = wider or state.episodes >= REFIT * state.fitted_at
-        if refit and state.episodes >= AGAIN * state.compared and not self.always:
+        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
         elif refit:
