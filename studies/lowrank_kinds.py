@@ -30,12 +30,12 @@ from tailrank.risk.law import cvar
 ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "results" / "lowrank_kinds.jsonl"
 SEEDS, TAU, FRESH = range(300, 303), 0.1, 5000
-FAMILY = {"env": "continuous-lowrank", "set": {"horizon": 5, "n_features": 3}, "marks": [100, 300]}
-LOCK = {"env": "lowrank-lock", "set": {"horizon": 4, "n_actions": 3}, "marks": [150, 400]}
+FAMILY = {"env": "continuous-lowrank", "set": {"horizon": 5, "n_features": 3}, "marks": [60, 150]}
+LOCK = {"env": "lowrank-lock", "set": {"horizon": 4, "n_actions": 3}, "marks": [80, 200]}
 GROUPS = {
     "collect": [one | {"collect": c} for one in (FAMILY, LOCK) for c in ("plan", "rollins", "printed")],
-    "kinds": [FAMILY | {"marks": [300], "phi": phi} for phi in ("network", "features", "kernel", "forest")]
-    + [FAMILY | {"marks": [300], "psi": "discriminative"}],
+    "kinds": [FAMILY | {"marks": [150], "phi": phi} for phi in ("network", "features", "kernel", "forest")]
+    + [FAMILY | {"marks": [150], "psi": "discriminative"}],
     "ella": [one | {"algorithm": "ella"} for one in (FAMILY, LOCK)],
 }
 
