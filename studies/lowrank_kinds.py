@@ -1,10 +1,11 @@
 """Choices of the low-rank learner side by side: what is played, what phi and psi are, who plans.
 
-    python studies/lowrank_kinds.py [GROUP ...]      all groups, or some; runs that are finished are skipped
+    python studies/lowrank_kinds.py [--one] [GROUP ...]      all groups, or some; runs that are finished are skipped
 
 Groups: `collect` (whole episodes, roll-ins, as printed), `kinds` (phi and psi), `ella` (CVaR-LSVI against the exact
 planner). Every run is a line of studies/results/lowrank_kinds.jsonl with its commit: the share of CVaR* in 5,000 fresh
-episodes of the plan without bonus, after so many episodes. `--table` prints the tables of docs/lowrank.md.
+episodes of the plan without bonus, after so many episodes. `--table` prints the tables of docs/lowrank.md, `--one` ends
+after one run.
 Seeds 300 to 302: none was used before.
 """
 
@@ -83,8 +84,8 @@ def table() -> None:
             print(f"| {said} | {'; '.join(marks)} | {len(runs)} | {seconds[len(runs) // 2]:.0f} |")
 
 
-def main(names: list[str]) -> None:
-    """Run what is missing, seed by seed."""
+def main(names: list[str], one: bool) -> None:
+    """Run what is missing, seed by seed; or one of it."""
     done = {which(r) for r in read()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     for seed in SEEDS:
@@ -98,7 +99,10 @@ def main(names: list[str]) -> None:
                 with RUNS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(name, row["setting"], seed, row["curve"], row["seconds"], flush=True)
+                if one:
+                    return
 
 
 if __name__ == "__main__":
-    table() if sys.argv[1:] == ["--table"] else main(sys.argv[1:])
+    given = [x for x in sys.argv[1:] if not x.startswith("--")]
+    table() if "--table" in sys.argv else main(given, "--one" in sys.argv)
