@@ -26,7 +26,7 @@ from tailrank.policies.cells import CellPolicy
 from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
-from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.predictor import Predictor
@@ -56,6 +56,7 @@ KINDS = {
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
     "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
     "lowrank-lsvi": PolicyKind(OptimisticPolicy, lowrank.optimistic_parts, lowrank.optimistic_policy),
+    "cautious": PolicyKind(CautiousPolicy, lowrank.cautious_parts, lowrank.cautious_policy),
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
