@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.jit import COMPILING
+from tailrank._system.compiler_clock import COMPILING
 from tailrank._system.telling import announce
 from tailrank.checks import InputError
 

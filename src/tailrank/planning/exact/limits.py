@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-from tailrank._system.jit import COMPILING
+from tailrank._system.compiler_clock import COMPILING
 
 
 class OutOfTime(Exception):
