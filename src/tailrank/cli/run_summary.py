@@ -15,7 +15,10 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     """Print the result of a run."""
     out = console()
     played = f"{result['episodes']} episodes, {result['steps']} steps, {result['seconds']:.3g} s"
-    lines = [("CVaR", _cvar(result))]
+    lines = [("value", _value(result))] if "value" in result else []
+    lines += [("CVaR", _cvar(result))]
+    if result.get("value_star") is not None:
+        lines.append(("best value", f"{result['value_star']:.6g}"))
     if result.get("cvar_star_lower") is not None:
         lines.append(("best CVaR", f"{result['cvar_star_lower']:.6g} to {result['cvar_star']:.6g}"))
     elif result.get("cvar_star") is not None:
@@ -54,6 +57,14 @@ def returned(text: str) -> str:
     prior, caution = (float(number) for number in numbers.groups())
     careful = ", careful where there is little data" if caution else ""
     return "the plan of the last model" + (f", with {prior:g} imagined visits of every outcome" if prior else careful)
+
+
+def _value(result: Mapping[str, Any]) -> str:
+    text = f"{result['value']:.6g} by {result['objective']}, of the policy that is returned"
+    if "value_low" not in result:
+        return f"{text} (exact)"
+    between = f"{result['value_low']:.6g} to {result['value_high']:.6g}"
+    return f"{text}; {between} with confidence 0.95 ({result['value_method']})"
 
 
 def _cvar(result: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from tailrank.planning.objectives.efficient import EfficientFrontier
     from tailrank.report.problem import Offered
 
 BINS = 60
@@ -239,6 +240,21 @@ def frontier(subject: Subject, labels: Sequence[str], width: float, rng: np.rand
     axes.set_xlabel("tail fraction τ (1: the mean)")
     axes.set_ylabel("CVaR at τ")
     axes.legend([h for h, _ in handles], [text for _, text in handles], loc="best")
+    return figure
+
+
+def efficient(found: EfficientFrontier, width: float) -> Figure:
+    """Best mean against CVaR, with what safety costs at both ends and in the middle."""
+    figure, (axes,) = style.canvas(width, 0.68 * width)
+    axes.fill_between(found.cvar, found.mean, found.upper, color=style.GREY, alpha=0.3, linewidth=0, zorder=1)
+    axes.plot(found.cvar, found.mean, zorder=3, **style.colour(0))
+    ends = [(0, "best CVaR", (-6, 2), "right"), (found.cvar.size - 1, "best mean", (6, 4), "left")]
+    for i, text, shift, side in ends:
+        axes.plot([found.cvar[i]], [found.mean[i]], marker="o", markersize=4, color=style.INK, zorder=4)
+        axes.annotate(text, (found.cvar[i], found.mean[i]), shift, textcoords="offset points", ha=side)
+    axes.margins(y=0.12)
+    axes.set_xlabel(f"CVaR: mean of the worst {found.tau:.4g} of episodes")
+    axes.set_ylabel("best mean")
     return figure
 
 

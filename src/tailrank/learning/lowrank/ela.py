@@ -183,8 +183,12 @@ class LowRankELA(ObservedELA, LowRankSettings):
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
         plan, returns = self._planned(state, simulator).plan, state.replay.rewards.sum(axis=1)
-        short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
-        return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
+        recent, known = returns[-max(returns.size // 2, 1) :], plan.grid_error + plan.support_error / 2
+        if not self.goal.tail:
+            again = [self.measure.of(rng.choice(recent, returns.size)) for _ in range(draws)]
+            return float(np.std(again)) + known
+        short = np.maximum(plan.budget - recent, 0.0)
+        return float(short.std() / self.tau / np.sqrt(returns.size)) + known
 
     def cautious_promise(self, state: Any, simulator: Simulator) -> float:
         """The CVaR that is still promised with caution; a low-rank model knows none."""
@@ -260,13 +264,14 @@ class LowRankELA(ObservedELA, LowRankSettings):
         self, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
     ) -> LowRankPolicy:
         """The plan in the low-rank model of the state."""
-        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration)
+        measure = None if self.goal.tail else self.measure
+        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration, measure, self.undominated)
 
     def _info(self, state: LowRankState, returns: np.ndarray, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        objective = min(plan.objective, state.block.most)
+        objective = min(plan.objective, state.block.most) if self.goal.tail else plan.objective
         return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
 
 

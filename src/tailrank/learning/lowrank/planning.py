@@ -19,6 +19,7 @@ from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
 from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
+from tailrank.risk.measures.base import Measure
 
 MOST_STATES = 1000
 WATCHFUL = 0.1
@@ -111,9 +112,24 @@ def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploratio
 
 
 def policy_for(
-    fit: LowRankFit, support: ObservedSupport, horizon: int, tau: float, exploration: Exploration | None = None
+    fit: LowRankFit,
+    support: ObservedSupport,
+    horizon: int,
+    tau: float,
+    exploration: Exploration | None = None,
+    measure: Measure | None = None,
+    undominated: bool = True,
 ) -> LowRankPolicy:
-    """The policy that is best in the model, with the bonus of `exploration`."""
+    """The policy that is best in the model, with the bonus of `exploration`; measure: for another objective."""
     model = supported(fit, support, exploration)
-    plan = plan_support(model.steps, model.start, fit.rewards, horizon, tau, start_bonus=model.start_bonus)
+    plan = plan_support(
+        model.steps,
+        model.start,
+        fit.rewards,
+        horizon,
+        tau,
+        start_bonus=model.start_bonus,
+        measure=measure,
+        undominated=undominated,
+    )
     return LowRankPolicy(fit.network, plan, exploration, fit.laws)

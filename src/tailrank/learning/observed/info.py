@@ -42,7 +42,7 @@ class ObservedInfo:
 
 @dataclass(frozen=True)
 class Output:
-    """The policy to use, how it was planned (`OUTPUTS` of `observed/ela.py`), and the CVaR of each candidate.
+    """The policy to use, how it was planned (`OUTPUTS` of `observed/ela.py`), and the score of each candidate.
 
     episodes: that all of them played for it.
     """

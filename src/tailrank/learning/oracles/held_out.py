@@ -10,7 +10,8 @@ imagined visit, so that an outcome which was never seen is not impossible. A fin
 
 The simplest candidate wins unless another is better by more than one standard error of the difference. It is simpler
 if its log |F| is smaller. A finite class is what somebody claims to know, so more than chance must speak against it:
-four standard errors, in at least 30 transitions that were held out. The choice is made anew whenever there are half as many transitions again.
+four standard errors, in at least 30 transitions that were held out. The choice is made anew whenever there are half as
+many transitions again.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import { drawSeries, explanation, has, legend, SERIES, seriesTable } from "./lea
 import { mountPlayer } from "./player.js";
 import { figure } from "./plot.js";
 import { drawReturns, returnsTable } from "./returns.js";
+import { drawEfficient, efficientTable, sentence } from "./efficient.js";
 import { drawFrontier, frontierTable } from "./frontier.js";
 import { drawObjective, objectiveTable } from "./objective.js";
 import { mountPlayed, mountWatched } from "./watched.js";
@@ -70,6 +71,15 @@ export function buildTradeoff(page) {
   add("Value of every budget c", budgets, drawObjective, objectiveTable);
   if (problem.best.length) add("Mean against CVaR", FRONTIER, drawFrontier, frontierTable);
   else place.append(missing("Other policies were not evaluated, so there is no frontier to draw."));
+  const { efficient } = problem.raw;
+  if (!efficient) return null;
+  const drawn = figure(place, {
+    title: "What safety costs",
+    caption: () => sentence(efficient, page.store.policy),
+    draw: (picture, width) => drawEfficient(picture, width, efficient, page.store.policy, page.choose),
+    rows: () => efficientTable(efficient),
+  });
+  page.parts.push({ of: ["policy"], draw: drawn });
   return null;
 }
 

@@ -33,7 +33,7 @@ from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
 SCHEMA = 1
@@ -50,6 +50,7 @@ class PolicyKind:
 
 KINDS = {
     "budget": PolicyKind(BudgetPolicy, tables.to_parts, tables.budget_policy),
+    "mixed": PolicyKind(MixedPolicy, tables.mixed_parts, tables.mixed_policy),
     "markov": PolicyKind(MarkovPolicy, tables.to_parts, tables.markov_policy),
     "cloned": PolicyKind(ClonedPolicy, tables.cloned_parts, tables.cloned_policy),
     "level": PolicyKind(LevelPolicy, tables.to_parts, tables.level_policy),
