@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("seeds", type=int, nargs="?", default=10)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--floors", type=float, nargs="+", default=[-1.0, 0.0, 0.01])
+    parser.add_argument("--floors", type=float, nargs="+", default=[-1.0, 0.0, 0.1])
     parser.add_argument("--horizons", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--episodes", type=int, default=10_000)
     parser.add_argument("--kept", type=Path, default=KEPT)
