@@ -9,8 +9,9 @@ from tailrank.checks import InputError
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData
+from tailrank.learning.lowrank.gains import gains
 from tailrank.learning.lowrank.gaussians import log_prior, responsibilities
-from tailrank.learning.lowrank.oracle import LowRankOracle, gains
+from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.planning import support_of
 from tailrank.learning.lowrank.psi import FAMILIES, looked_up
 from tailrank.learning.lowrank.units import MAKERS, UnitData

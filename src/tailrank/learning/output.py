@@ -2,7 +2,7 @@
 
 - "best" (default): a few iterates, drawn before the run as the paper draws one, the plan without bonus of the last
   model, and the same plan begun with the budgets that it takes for half and for a quarter of the tail, are played for
-  fresh episodes; the one with the highest CVaR there is returned, with a bound.
+  fresh episodes; the one with the best objective there (CVaR) is returned, with a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
 
 The smaller tails are there because a model may take a crash that it has met too seldom for rarer than it is. At a tau
@@ -27,8 +27,7 @@ from tailrank.learning.playing import PlayedPlan
 from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
 from tailrank.planning.evaluate import return_range
 from tailrank.planning.latent.planner import LatentPlan
-from tailrank.risk.intervals import dkw_bounds
-from tailrank.risk.law import cvar
+from tailrank.risk.intervals import dkw_bounds, law_bounds
 
 WHY = {
     "best": "the highest CVaR in fresh episodes",
@@ -77,7 +76,7 @@ class OutputRule:
             return ReturnedPolicy(kept[k], f"iterate {k}", why)
         candidates = [("greedy", learner.greedy(state, env, streams))]
         if self.name == "best":
-            candidates += careful(candidates[0][1], learner.aim or learner.tau)
+            candidates += careful(candidates[0][1], learner.aim or learner.tau) if learner.goal.tail else []
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
             return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
@@ -85,9 +84,14 @@ class OutputRule:
         for i, (_, plan) in enumerate(candidates):
             with doing(f"judging candidate {i + 1} of {len(candidates)}"):
                 played.append(play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i)))
-        best = int(np.argmax([cvar(returns, learner.aim or learner.tau) for returns in played]))
-        bounds = return_range(env) or (-np.inf, np.inf)
-        lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
+        best = int(np.argmax([learner.score(returns) for returns in played]))
+        bounds: Any = return_range(env) or (-np.inf, np.inf)
+        sure = 1 - self.delta / len(candidates)
+        if learner.goal.tail:
+            lower, _ = dkw_bounds(played[best], learner.tau, sure, bounds)
+        else:
+            lower, _ = law_bounds(played[best], learner.measure.of, sure, bounds)
+            why = f"the highest {learner.goal.said_as} in fresh episodes"
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
 
@@ -120,14 +124,14 @@ def play_plan(
 
 @dataclass
 class Iterates:
-    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact CVaR."""
+    """The plans of a run that must not be forgotten: those that the rule drew, and the best by its exact value."""
 
     drawn: frozenset[int]
     kept: dict[int, LatentPlan] = field(default_factory=dict)
     best: tuple[float, LatentPlan] | None = None
 
     def see(self, k: int, plan: LatentPlan, value: float) -> None:
-        """The plan of iteration k and its CVaR."""
+        """The plan of iteration k and what it is worth."""
         if k in self.drawn:
             self.kept[k] = plan
         if self.best is None or value > self.best[0]:

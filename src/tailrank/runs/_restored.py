@@ -90,6 +90,8 @@ def _check_plan(arrays: Arrays, name: str, env: Episodic, sizes: tuple[int, ...]
     """The plan has tables [states or groups, C_h] with at most as many budgets as its curve."""
     where, A = f"{name}.", env.n_actions
     described = {"curve": "float64 [C] any", "budget": "whole [1] >= 0, < C", "objective": "number [1] any"}
+    if where + "below" in arrays:
+        described["below"] = "whole [1] >= 0, < C"
     steps = [f"actions.{h}" for h in range(env.horizon)]
     described |= {step: f"whole [S={'|'.join(map(str, sizes))}, *] >= 0, < {A}" for step in steps}
     size = check_arrays({part: arrays[where + part] for part in described}, described, where)

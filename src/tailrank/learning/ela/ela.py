@@ -22,6 +22,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.rollout import walk
 from tailrank.episodes.streams import Streams
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela import parts
 from tailrank.learning.ela.bonus import BonusRule, elliptical
 from tailrank.learning.ela.parts import Counted, ELAState, Oracles, Planner, RolledIn, RollIn
@@ -56,6 +57,7 @@ class ELA(CountableLearner, Collecting):
     (60, 0.8)
     """
 
+    goal: Aim = part(CVAR, kw_only=True)
     oracle: Oracles = part(ModelChoice())
     schedule: Schedule = part(PRACTICAL)
     planner: Planner = field(default=parts.exact_planner)
@@ -186,4 +188,5 @@ class ELA(CountableLearner, Collecting):
             state.rounds,
             d,
             log_class,
+            self.goal.on(self.tau, env.rewards.grid, env.rewards.n_budgets - 1),
         )

@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has doubled.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -22,7 +22,9 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
@@ -33,7 +35,7 @@ from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
-AGAIN = 1.5
+AGAIN = 2.0
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
@@ -49,15 +51,20 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+    rewards: KnownRewards | None = fixed(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
         if self.collect != "plan" and not self.always:
             raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
@@ -69,7 +76,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -83,8 +90,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        rank = self.oracle.rank if self.always else self.lowrank.rank
-        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi)
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -109,12 +116,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        returns, grid = self._play(state, simulator, streams, k, batch)
+        returns, grid = self._play(state, simulator, streams, k, self.next_batch(state))
         wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
         state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
         refit = wider or state.episodes >= REFIT * state.fitted_at
-        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
+        if refit and state.episodes >= AGAIN * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
         elif refit:
@@ -139,6 +145,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
         for played in parts:
             grid = remember(state.block.replay, grid, played, simulator, self.levels)
         return np.concatenate([played.returns for played in parts]), grid
+
+    def next_batch(self, state: LowRankState) -> int:
+        """Episodes of the next iteration."""
+        share = self.growth if state.fit is None else max(self.growth, SHARE)
+        return max(self.batch, round(share * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -172,8 +183,12 @@ class LowRankELA(ObservedELA, LowRankSettings):
         if state.fit is None:
             return self.block.promise_error(state.block, simulator, rng)
         plan, returns = self._planned(state, simulator).plan, state.replay.rewards.sum(axis=1)
-        short = np.maximum(plan.budget - returns[-max(returns.size // 2, 1) :], 0.0)
-        return float(short.std() / self.tau / np.sqrt(returns.size)) + plan.grid_error + plan.support_error / 2
+        recent, known = returns[-max(returns.size // 2, 1) :], plan.grid_error + plan.support_error / 2
+        if not self.goal.tail:
+            again = [self.measure.of(rng.choice(recent, returns.size)) for _ in range(draws)]
+            return float(np.std(again)) + known
+        short = np.maximum(plan.budget - recent, 0.0)
+        return float(short.std() / self.tau / np.sqrt(returns.size)) + known
 
     def cautious_promise(self, state: Any, simulator: Simulator) -> float:
         """The CVaR that is still promised with caution; a low-rank model knows none."""
@@ -185,11 +200,9 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return (
-            LowRankState.from_arrays(arrays, self._marked(replay))
-            if self.chooses
-            else super().state_from(arrays, replay)
-        )
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, self._marked(replay), self.rewards)
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""
@@ -251,13 +264,14 @@ class LowRankELA(ObservedELA, LowRankSettings):
         self, state: LowRankState, simulator: Simulator, exploration: Exploration | None = None
     ) -> LowRankPolicy:
         """The plan in the low-rank model of the state."""
-        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration)
+        measure = None if self.goal.tail else self.measure
+        return policy_for(*fitted(state), simulator.horizon, self.tau, exploration, measure, self.undominated)
 
     def _info(self, state: LowRankState, returns: np.ndarray, refit: bool) -> ObservedInfo:
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        objective = min(plan.objective, state.block.most)
+        objective = min(plan.objective, state.block.most) if self.goal.tail else plan.objective
         return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
 
 

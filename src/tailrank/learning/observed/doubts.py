@@ -30,7 +30,7 @@ def doubts(
 ) -> list[str]:
     """One line for each reason to doubt what an `ObservedELA` or a `LowRankELA` learned.
 
-    interval: of the policy's CVaR in fresh episodes.
+    interval: of the policy's CVaR, or other objective, in fresh episodes.
     """
     found = []
     if isinstance(state, LowRankState) and state.fit is None:
@@ -41,7 +41,7 @@ def doubts(
     error = 2 * learner.promise_error(state, simulator, rng)
     if not low - error <= promised <= high + error:
         gap = (
-            f"the model promises a CVaR of {promised:.4g} (give or take {error:.2g}), "
+            f"the model promises a {learner.goal.said_as} of {promised:.4g} (give or take {error:.2g}), "
             f"fresh episodes give {low:.4g} to {high:.4g}"
         )
         sure = learner.cautious_promise(state, simulator)

@@ -8,8 +8,8 @@ from tailrank._system.jit import compiled
 
 
 @compiled
-def rows_backup(first, after, prob, rest, rest_row, table, law_of, laws, bonus, values, actions):
-    """One step on rows: values [G, C] = min_a Q clipped to [0, c], actions [G, C] the lowest minimiser.
+def rows_backup(first, after, prob, rest, rest_row, table, law_of, laws, bonus, least, most, values, actions):
+    """One step on rows: values [G, C] = min_a Q clipped to [least, most] [C], actions [G, C] the lowest minimiser.
 
     Pair k owns rows first[k]:first[k + 1] of after [n] and prob [n] into table [G', C]; rest [G A] is the weight of
     rest_row [C] (what is left of a law that does not sum to one). law_of [G, A] into laws [L, m]; bonus [G, A].
@@ -42,7 +42,7 @@ def rows_backup(first, after, prob, rest, rest_row, table, law_of, laws, bonus, 
                     values[g, c] = q[c]
                     actions[g, c] = a
         for c in range(n_budgets):
-            values[g, c] = min(max(values[g, c], 0.0), float(c))
+            values[g, c] = min(max(values[g, c], least[c]), most[c])
 
 
 @compiled
@@ -57,6 +57,8 @@ def bernstein_backup(
     width,
     least,
     left,
+    bottom,
+    top,
     low,
     high,
     actions,
@@ -64,7 +66,7 @@ def bernstein_backup(
     """One step with a Bernstein bonus: low, high [G, C] and actions [G, C], the lowest minimiser of the low values.
 
     tables [4, L, n, C]: W, W^2, W^ and (W^ - W)^2 for each reward law and column of the rows; rest_rows [4, L, C].
-    width, least [G, A] are x and y, left is R; see `plan_bernstein`.
+    width, least [G, A] are x and y, left is R, values are clipped to [bottom, top] [C]; see `plan_bernstein`.
     """
     n_groups, n_actions = law_of.shape
     n_budgets = low.shape[1]
@@ -92,5 +94,5 @@ def bernstein_backup(
                     high[g, c] = moment[2, c] + paid
                     actions[g, c] = a
         for c in range(n_budgets):
-            low[g, c] = min(max(low[g, c], 0.0), float(c))
-            high[g, c] = min(max(high[g, c], 0.0), float(c))
+            low[g, c] = min(max(low[g, c], bottom[c]), top[c])
+            high[g, c] = min(max(high[g, c], bottom[c]), top[c])

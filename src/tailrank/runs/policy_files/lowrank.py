@@ -7,6 +7,10 @@
 Only the plan without bonus is kept. Policies of CVaR-LSVI have beside them:
 
     inverse [H, J, J], beta      see `OptimisticPolicy`
+
+and plans that fear what was seldom seen (`CautiousPolicy`):
+
+    penalty.sigma, penalty.lam, alpha, watchful, cap      see `Exploration`
 """
 
 from __future__ import annotations
@@ -19,13 +23,15 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
-from tailrank.policies.lowrank import LowRankPolicy, SupportPlan
+from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy, Penalty, SupportPlan
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.outcomes import ARRAYS as NETWORK
 from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.runs.policy_files.tables import check_scalars
 
 PLAN = {"tables": "float64 [n]", "first": "int64 [H]", "offsets": "int64 [H+1] offsets of n", "curve": "float64 [C]"}
+PENALTY = {"sigma": "float64 [T, K, K]", "lam": "float64 [T, A, 1+k, 1+k]"}
+WEIGHTS = ("alpha", "watchful", "cap")
 SCALARS = ("spacing", "budget", "objective", "grid_error", "support_error")
 
 
@@ -33,6 +39,8 @@ def to_parts(policy: LowRankPolicy) -> tuple[dict[str, np.ndarray], dict[str, An
     """The policy's arrays, and its other values."""
     if policy.exploration is not None:
         raise InputError("policy: a policy that explores cannot be saved; the plan without bonus can")
+    if policy.laws is not None:
+        raise InputError("policy: known laws of rewards are functions, which are never stored; learn them to save it")
     plan = policy.plan
     arrays = {
         "tables": np.concatenate([table.ravel() for table in plan.tables]),
@@ -80,3 +88,24 @@ def optimistic_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) ->
     check_arrays(own, {"inverse": "float64 [H, J, J]"}, H=plain.horizon, J=J)
     beta = checks.not_negative(scalars["beta"], "beta")
     return OptimisticPolicy(plain.model, plain.plan, inverse=arrays["inverse"], beta=beta)
+
+
+def cautious_parts(policy: CautiousPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The same for a plan with a penalty."""
+    arrays, scalars = to_parts(LowRankPolicy(policy.model, policy.plan))
+    arrays |= {f"penalty.{name}": np.ascontiguousarray(getattr(policy.exploration, name)) for name in PENALTY}
+    return arrays, scalars | {name: float(getattr(policy.exploration, name)) for name in WEIGHTS}
+
+
+def cautious_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> CautiousPolicy:
+    """The plan with a penalty that was stored; what does not fit together is refused."""
+    check_scalars(scalars, *SCALARS, *WEIGHTS)
+    plain = from_parts(
+        {name: x for name, x in arrays.items() if not name.startswith("penalty.")},
+        {name: scalars[name] for name in SCALARS},
+    )
+    net, own = plain.model, arrays_below(arrays, "penalty.")
+    T, A, _, K = net.heads.shape
+    check_arrays(own, PENALTY, "penalty.", T=T, A=A, K=K, k=net.project.shape[1])
+    weights = {name: checks.not_negative(scalars[name], name) for name in WEIGHTS}
+    return CautiousPolicy(net, plain.plan, Penalty(own["sigma"], own["lam"], **weights))
