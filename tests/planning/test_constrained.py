@@ -11,6 +11,7 @@ from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.objectives.constrained import Cap, Floor, maximise_mean, parse_bound
 from tailrank.planning.objectives.efficient import efficient_frontier
+from tailrank.runs.policy_files.storage import load, save
 
 
 def tiny(rng):
@@ -106,17 +107,21 @@ def test_the_efficient_frontier(seed):
     assert found.mean[-1] == pytest.approx(means.max(), abs=1e-9)
 
 
-def test_a_mixture_keeps_its_bound_in_play():
-    """One of the two plans is drawn for each episode; the bound holds for all episodes together."""
+def test_a_mixture_keeps_its_bound_in_play(tmp_path):
+    """One of the two plans is drawn for each episode; the bound holds for all episodes together, after loading too."""
     mdp = tailrank.read_mdp("examples/models/betting.json").mdp
     plan = maximise_mean(mdp, Floor(0.1, 0.0))
     assert 0.0 < plan.share < 1.0
-    rng = np.random.default_rng(34)
-    first = int(rng.binomial(40_000, plan.share))
-    played = [
-        tailrank.play(p, mdp, n, rng=rng).returns for p, n in ((plan.first, first), (plan.second, 40_000 - first))
-    ]
-    returns = np.concatenate(played)
+    save(plan.policy, tmp_path / "mixture.policy")
+    stored = load(tmp_path / "mixture.policy")
+    found = tailrank.evaluate(stored, mdp, tau=0.1)
+    assert (found.mean, found.cvar) == pytest.approx((plan.mean, plan.bounded), abs=1e-9)
+    np.testing.assert_allclose(found.law.values, plan.law.values)
+    np.testing.assert_allclose(found.law.probs, plan.law.probs, atol=1e-12)
+    returns = tailrank.play(stored.policy, mdp, 40_000, rng=np.random.default_rng(34)).returns
+    drawn = stored.policy.start(40_000)[:, 0]
+    assert drawn.mean() == pytest.approx(1.0 - plan.share, abs=0.0125)
+    assert len(stored.to_frame()["plan"].unique()) == 2
     assert returns.mean() == pytest.approx(plan.mean, abs=5 * returns.std() / 200)
     assert tailrank.cvar(returns, 0.1) == pytest.approx(0.0, abs=0.25)
 

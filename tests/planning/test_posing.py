@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.objectives.horizon import cut, widened
 from tailrank.planning.objectives.must_reach import must_reach
-from tailrank.risk.measures import Target
+from tailrank.risk.measures import Entropic, Expectile, Mean, MeanCVaR, Target
 
 LOOP = "state,action,next_state,probability,reward\n0,0,0,1,0\n0,1,1,1,4\n"
 
@@ -63,8 +64,41 @@ def test_a_discounted_problem_is_cut_where_little_is_left():
     assert plan.status == "bracketed"
     with pytest.raises(InputError, match="horizon auto: the objective target"):
         widened(tailrank.solve(short, objective=Target(9.0)), after)
-    with pytest.raises(InputError, match="horizon auto: needs a discount"):
+    with pytest.raises(InputError, match="from state 0 some policy never ends"):
         cut(FiniteMDP.from_rows([0], [0], [0], [1], [1], horizon=1), (0.0, 0.01))
+
+
+def test_what_ends_surely_is_cut_where_little_is_left():
+    """1 a step, stopping with probability 1/2: the return is geometric, its CVaR at .8 is 23/16."""
+    mdp = FiniteMDP.from_rows([0, 0, 1], [0, 0, 0], [0, 1, 1], [0.5, 0.5, 1], [1, 1, 0], horizon=1)
+    short, after = cut(mdp, (1e-4, 0.0), 1 / 0.8)
+    assert not after.sure
+    plan = widened(tailrank.solve(short, 0.8), after)
+    assert plan.lower <= 23 / 16 <= plan.upper
+    assert 0 < plan.upper - plan.lower <= 1e-4
+    chance = widened(tailrank.solve(short, objective=Target(3.0)), after)
+    assert chance.lower <= 0.25 <= chance.upper < 0.251
+    with pytest.raises(InputError, match="give a horizon, or a discount"):
+        widened(tailrank.solve(short, objective=Entropic(0.5)), after)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_problems_that_end(seed):
+    """Each step ends with probability .3 at least: the bracket holds what many more steps give."""
+    rng = np.random.default_rng(seed)
+    rows = [(3, a, 3, 1.0, 0.0) for a in range(2)]
+    for s in range(3):
+        for a in range(2):
+            p = 0.7 * rng.dirichlet(np.ones(3))
+            rows += [(s, a, t, p[t], float(rng.integers(-2, 3))) for t in range(3)] + [(s, a, 3, 0.3, 1.0)]
+    mdp = FiniteMDP.from_rows(*zip(*rows), horizon=1)
+    long = replace(mdp, horizon=80)
+    for measure in (None, Mean(), MeanCVaR(0.2, weight=0.5), Expectile(0.3), Target(1.0)):
+        short, after = cut(mdp, (0.0, 0.5), 5.0)
+        plan = widened(tailrank.solve(short, 0.2, objective=measure), after)
+        best = tailrank.solve(long, 0.2, objective=measure)
+        assert plan.lower - 1e-6 <= best.value <= plan.upper + 1e-6
+        assert short.horizon < 60
 
 
 def test_the_command_line_poses_problems(tmp_path, monkeypatch):

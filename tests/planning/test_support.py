@@ -25,7 +25,12 @@ def test_equals_the_exact_planner_on_a_finite_mdp(tau, seed):
         return (kinds[..., None] * laws[env.rewards.which[h]][:, :, None, :]).reshape(6, 3, -1)
 
     plan = plan_support(
-        lambda h: SupportStep(phi(h + 1), env.model.steps[h].psi), phi(0)[:1], rewards, env.horizon, tau
+        lambda h: SupportStep(phi(h + 1), env.model.steps[h].psi),
+        phi(0)[:1],
+        rewards,
+        env.horizon,
+        tau,
+        undominated=False,
     )
     assert plan.objective == pytest.approx(solve(env.truth, tau=tau).cvar, abs=1e-9)
     assert plan.grid_error == 0.0

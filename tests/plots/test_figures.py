@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex, to_rgb
 from safetensors.numpy import save_file
 
 from made_runs import LOCK, final, learning, write_run
-from tailrank import InputError, cvar, evaluate, plots, read_mdp, save, solve
+from tailrank import InputError, cvar, efficient_frontier, evaluate, plots, read_mdp, save, solve
 from tailrank.plots.style import COLUMN, PALETTE
 from tailrank.runs.config import RunConfig
 from tailrank.runs.run import run
@@ -306,3 +306,10 @@ def test_what_cannot_be_drawn_is_said_in_one_line(made, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'tailrank\[plot\]'"):
         plots.cvar(made)
+
+
+def test_the_efficient_frontier_has_its_points(game):
+    found = efficient_frontier(game, 0.1, points=9)
+    drawn = lines(plots.efficient(found), PALETTE[0])[0]
+    np.testing.assert_allclose(drawn.get_xdata(), found.cvar)
+    np.testing.assert_allclose(drawn.get_ydata(), found.mean)

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from report_cases import HOSTILE, hostile_mdp
 
 from tailrank import ReturnLaw, report, solve
+from tailrank.planning.exact.return_law import return_law
 from tailrank.report.document import LIMIT
 
 KINDS = (
@@ -131,10 +132,10 @@ def test_the_slider_moves_every_chart(files, visit):
     drawn = "[...document.querySelectorAll('#returns .picture, #tradeoff .picture')].map((svg) => svg.outerHTML)"
     page.wait_for_function(f"{drawn}.every((text) => text.length > 500)")
     before = page.evaluate(drawn)
-    assert len(before) == 3
+    assert len(before) == 4  # the last one, what safety costs, is at the level of the plan
     press(page, "End", 1)
     press(page, "ArrowLeft", 1)
-    page.wait_for_function(f"(before) => {drawn}.every((text, i) => text !== before[i])", arg=before)
+    page.wait_for_function(f"(before) => {drawn}.slice(0, 3).every((text, i) => text !== before[i])", arg=before)
     picture = page.locator("#returns .picture")
     assert "Best policy for the worst 99% of episodes" in picture.inner_html()
     assert picture.get_attribute("aria-label").startswith("Distribution of returns. This policy: CVaR 10.")
@@ -289,3 +290,27 @@ def test_light_and_dark(files, visit):
     assert background(dark) == "rgb(252, 252, 250)"
     light.get_by_role("button", name="Dark").click()
     assert background(light) == "rgb(20, 23, 27)"
+
+
+def test_a_point_of_the_frontier_can_be_picked(files, subjects, visit):
+    """By mouse and by keyboard: the page then shows its law, its actions and what safety costs there."""
+    page, found = visit(files["betting"]), subjects["betting"].frontier
+    place = page.locator("#tradeoff")
+    expect(place).to_contain_text("No policy earns more there")
+    page.locator("#point-3").click()
+    point, plan = found.places[3], found.plans[3]
+    expect(page.locator("#policy")).to_have_value("3")
+    law = return_law(plan.policy, subjects["betting"].policies[0].mdp).law
+    assert page.evaluate(NUMBERS)["mine-cvar"] == pytest.approx(law.cvar(0.1), abs=1e-9)
+    assert law.cvar(0.1) >= found.points.cvar[point] - 1e-9
+    assert law.mean == pytest.approx(found.points.mean[point], abs=1e-9)
+    slope = (found.points.mean[point] - found.points.mean[point - 1]) / (
+        found.points.cvar[point - 1] - found.points.cvar[point]
+    )
+    expect(place).to_contain_text(f"costs {slope:.2f} on average")
+    expect(place).to_contain_text("One of two plans is drawn at the start")
+    expect(page.locator("#actions")).to_contain_text("Action by state and budget")
+    page.locator("#point-1").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#policy")).to_have_value("1")
+    assert page.errors == []

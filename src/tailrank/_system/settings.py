@@ -68,9 +68,9 @@ def setting(default: Any = MISSING, *, help: str, kw_only: Any = MISSING, **rule
     return field(default=default, kw_only=kw_only, metadata={"rule": Rule(help, optional=default is None, **rule)})
 
 
-def part(default: Any, *, only: tuple[str, ...] | None = None) -> Any:
+def part(default: Any, *, only: tuple[str, ...] | None = None, kw_only: Any = MISSING) -> Any:
     """A field whose own settings count as settings of the whole; only: not all of them, but these."""
-    return field(default=default, metadata={"part": only})
+    return field(default=default, kw_only=kw_only, metadata={"part": only})
 
 
 def fixed(value: Any) -> Any:

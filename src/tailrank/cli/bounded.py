@@ -51,26 +51,29 @@ def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
 
 
 def _save(plan: Any, read: Source, path: str) -> list[str]:
-    """Save the plan, a file for each of its two policies."""
+    """Save the plan: one file, which holds both policies of a mixture."""
     from tailrank.runs.policy_files import storage
 
     about = {"source": read.name, "states": read.mdp.labels, "actions": read.mdp.action_labels}
-    storage.save(plan.first, path, info=about | {"share": plan.share})
-    if plan.share >= 1.0:
-        return [f"saved to {path}"]
-    second = Path(path).with_name(f"{Path(path).stem}.second{Path(path).suffix}")
-    storage.save(plan.second, second, info=about | {"share": 1.0 - plan.share})
-    return [f"saved to {path} and {second}"]
+    numbers = {name: getattr(plan, name) for name in ("share", "mean", "bounded")}
+    storage.save(plan.policy, path, info=about | numbers | {"subject_to": str(plan.subject_to)})
+    return [f"saved to {path}"]
 
 
-def efficient_table(read: Source, tau: float, seconds: float, path: str | None) -> list[dict[str, float]]:
-    """The points of the efficient frontier as plain data; written to a file, too, if there is a path."""
+def efficient_table(
+    read: Source, tau: float, seconds: float, path: str | None, picture: str | None = None
+) -> list[dict[str, float]]:
+    """The points of the efficient frontier as plain data; written to a file and drawn, if there is a path for that."""
     from tailrank._system.atomic import write_bytes
     from tailrank.planning.objectives.efficient import efficient_frontier
 
     found = efficient_frontier(read.mdp, tau, seconds=seconds)
     if path:
         write_bytes(Path(path), found.as_csv().encode())
+    if picture:
+        from tailrank import plots
+
+        plots.save(plots.efficient(found), picture)
     keys = ("cvar", "mean", "upper", "price")
     columns = (getattr(found, key).tolist() for key in keys)
     return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 READING = ("horizon", "discount", "start", "index_base", "axis_order", "imports")
-FLAGS = {"imports": "--import", "settings": "--set"}
+FLAGS = {"imports": "--import", "settings": "--set", "risk_beta": "--beta", "points": "--point"}
 
 
 class Steps(click.ParamType):  # type: ignore[type-arg]
@@ -54,7 +54,7 @@ def option_of(name: str, *places: Place, default: bool = False) -> Callable[[F],
     text = f"{rule.help}  [default: {place.default}]" if default and not plain else rule.help
     if rule.kind is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
-    if name == "imports":
+    if name in ("imports", "points"):
         return click.option(flag, name, multiple=True, metavar=metavar, help=text)
     if rule.kind is tuple:
         return click.option(flag, name, type=float, nargs=2, metavar=metavar, help=text)

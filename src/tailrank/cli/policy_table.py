@@ -12,7 +12,7 @@ from tailrank.checks import InputError
 from tailrank.cli.terminal import add_row, console, line, number, table_of
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.report.policy_table import runs
 from tailrank.runs.policy_files.storage import Stored
 
@@ -76,6 +76,18 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
         about = f"starts with budget {number(policy.start_budget)}; discounted rewards are taken off it"
         columns = ("step", "state", "remaining budget", "action")
         return Face((about,), _pair(policy.first), columns, lambda h, s: _budget_rows(policy, h, s))
+    if isinstance(policy, MixedPolicy):
+        parts = (("1", policy.first), ("2", policy.second))
+        about = f"plan 1 is drawn with probability {number(policy.share)} at the start of an episode, else plan 2; " + (
+            f"they start with budget {number(policy.first.start_budget)} and {number(policy.second.start_budget)}"
+        )
+        columns = ("step", "state", "plan: remaining budget", "action")
+        return Face(
+            (about,),
+            _pair(policy.first.first),
+            columns,
+            lambda h, s: ((f"{name}: {left}", a) for name, one in parts for left, a in _budget_rows(one, h, s)),
+        )
     if isinstance(policy, MarkovPolicy):
         about = "acts on the step and the state alone"
         shape = _pair(policy.actions)

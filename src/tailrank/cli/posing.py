@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tailrank import checks
 from tailrank.cli.options import read_source
 
 if TYPE_CHECKING:
     from tailrank.envs import Source
+    from tailrank.planning.objectives.horizon import CutOff
 
 SIGNED = ("cvar", "var", "mean", "budget", "claim")
 
 
-def posed(source: str, options: dict[str, Any]) -> tuple[Source, tuple[float, float] | None]:
-    """The source as --horizon auto, --must-reach and --costs say; what may come after the steps of --horizon auto."""
+def posed(source: str, options: dict[str, Any], tau: float = 1.0) -> tuple[Source, CutOff | None]:
+    """The source as --horizon auto, --must-reach and --costs say; what may come after the steps of --horizon auto.
+
+    tau: the smallest tail fraction that is asked for.
+    """
     after = None
     if options["horizon"] == "auto":
         from tailrank.planning.objectives.horizon import cut
         from tailrank.planning.solve import tolerance_of
 
         read = read_source(source, options | {"horizon": 1})
-        mdp, after = cut(read.mdp, tolerance_of(options["tolerance"]))
+        mdp, after = cut(read.mdp, tolerance_of(options["tolerance"]), 1.0 / checks.tail_level(tau))
         read = replace(read, mdp=mdp)
     else:
         read = read_source(source, options)
@@ -31,7 +36,7 @@ def posed(source: str, options: dict[str, Any]) -> tuple[Source, tuple[float, fl
         read = replace(read, mdp=must_reach(read.mdp, options["must_reach"]))
     if options["costs"]:
         read = replace(read, mdp=replace(read.mdp, reward=-read.mdp.reward))
-        after = None if after is None else (-after[1], -after[0])
+        after = None if after is None else after.in_costs()
     return read, after
 
 

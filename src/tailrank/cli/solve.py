@@ -77,6 +77,7 @@ GROUPS = {
 @click.option("--must-reach", metavar="STATE", help="Only policies that reach this state surely; it ends the episode.")
 @click.option("--costs", is_flag=True, help="Rewards are costs: the less the better, the tail is the upper one.")
 @click.option("--efficient", is_flag=True, help="Also the best mean at every CVaR that can be had, at the first --tau.")
+@click.option("--plot", "plot_path", metavar="PATH", help="Draw --efficient to a .png, .svg or .pdf file.")
 @click.option("--csv", "csv_path", metavar="PATH", help="Write the table of --efficient to a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="No notes, no picture.")
@@ -89,8 +90,15 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     for name in ("efficient", "subject_to", "frontier"):
         if options["costs"] and options[name]:
             raise Failure(f"--{name.replace('_', '-')}: is not for --costs; give rewards instead")
-    if options["csv_path"] and not options["efficient"]:
-        raise Failure("--csv: is for the table of --efficient")
+    for name in ("csv", "plot"):
+        if options[f"{name}_path"] and not options["efficient"]:
+            raise Failure(f"--{name}: is for the table of --efficient")
+    if options["plot_path"]:
+        from pathlib import Path
+
+        from tailrank.plots.style import checked_path
+
+        checked_path(Path(options["plot_path"]))
     if options["subject_to"]:
         from tailrank.cli import bounded
 
@@ -98,7 +106,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
         return
     notes: list[str] = []
     with collected(notes):
-        read, after = posed(source, options)
+        read, after = posed(source, options, min(taus, default=1.0))
         measures = measures_of(options, taus, options["imports"])
         limits = {name: options[name] for name in LIMITS}
         plans: tuple[Plan, ...] = ()
@@ -123,7 +131,7 @@ def solve(source: str, taus: tuple[float, ...], criterion: str, **options: Any) 
     if options["efficient"]:
         from tailrank.cli.bounded import efficient_table
 
-        efficient = efficient_table(read, taus[0], options["seconds"], options["csv_path"])
+        efficient = efficient_table(read, taus[0], options["seconds"], options["csv_path"], options["plot_path"])
     if options["as_json"]:
         result = _solved(read, plans, notes, options["frontier"])
         result = as_costs(result) if options["costs"] else result

@@ -31,8 +31,16 @@ PRINTED = (
     "cvar",
     "cvar_low",
     "cvar_high",
+    "cvar_upper",
     "method",
     "cvar_star",
+    "cvar_star_lower",
+    "objective",
+    "value",
+    "value_low",
+    "value_high",
+    "value_method",
+    "value_star",
     "status",
     "seconds",
     "out",
@@ -66,6 +74,7 @@ GROUPS = {
         *("tau", "episodes", "horizon", "seed", "out", "overwrite", "resume", "algorithm", "model", "config", "file"),
         *("log_to", "mode", "as_json", "quiet"),
     ),
+    "The objective": ("objective", "weight", "risk_beta", "at", "risk_aversion", "points"),
     "The environment": (
         *("settings", "imports", "discount", "start", "upsilon", "index_base", "axis_order", "rewards"),
         *("action_levels", "width"),
@@ -177,11 +186,12 @@ def _only_played(where: dict[str, Any], notes: list[str], plain: bool) -> bool:
     given = {key: where[key] for key in ("horizon", "start", "imports") if key in where}
     try:
         with collected([]):
-            why = sources.many_states(sources.read(name, **given, **where.get("settings", {})).mdp) if plain else ""
+            mdp = sources.read(name, **given, **where.get("settings", {})).mdp
     except NoTable:
         return True
     except InputError:
         return False  # what is wrong is said when the environment is made
+    why = sources.many_states(mdp) if plain else ""
     notes += [why] if why else []
     return bool(why)
 

@@ -14,6 +14,7 @@ from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, sources
 from tailrank.episodes.streams import Streams
+from tailrank.learning.aim import aim_settings
 from tailrank.learning.decoding.settings import MODELS as DECODERS
 from tailrank.learning.learned import Learned
 from tailrank.learning.oracles.choices import MODELS as COUNTED
@@ -21,6 +22,7 @@ from tailrank.learning.output import OutputRule
 from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
 from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
+from tailrank.risk.measures.base import Measure
 
 SMOOTH = "kernel"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
@@ -36,6 +38,7 @@ def learn(
     learner: Any = None,
     *,
     tau: float | None = None,
+    objective: Measure | None = None,
     episodes: int = 2000,
     model: str = "auto",
     algorithm: str | None = None,
@@ -48,11 +51,13 @@ def learn(
 
     source: the id of a Gymnasium environment, an environment or a function that makes one, the name of an environment
     of this package (`risky-lock`, `rich-lock`), or a finite MDP in any form that `solve` takes. tau: tail fraction in
-    (0, 1], 0.1 if nobody says. model: what is fitted, "auto" or a word of `tailrank train --model`; those from
-    "mixture" on learn from observations. algorithm: a learner of `tailrank list`; if nobody says, ELA, or the kernel
-    learner for a simulator of Gymnasium where no model is given. learner: one that was made before, instead of model
-    and algorithm. seed: of everything that is random. horizon: number of steps, where the source does not say.
-    settings: of the learner (rank=3, batch=10, ...) and of the environment, by name.
+    (0, 1], 0.1 if nobody says. objective: a measure in place of the CVaR, one that is an OCE, a utility or a target
+    (`MeanCVaR(0.1, weight=0.5)`, `Entropic(0.5)`, `Target(10)`, ...). model: what is fitted, "auto" or a
+    word of `tailrank train --model`; those from "mixture" on learn from observations. algorithm: a learner of
+    `tailrank list`; if nobody says, ELA, or the kernel learner for a simulator of Gymnasium where no model is given.
+    learner: one that was made before, instead of model and algorithm. seed: of everything that is random. horizon:
+    number of steps, where the source does not say. settings: of the learner (rank=3, batch=10, ...) and of the
+    environment, by name.
     callback: called with (state, info) after every iteration; or an object with some of the methods
     on_training_start(learner, env), on_rollout_end(state, info) and on_training_end(learned). One that returns False
     after an iteration ends learning there.
@@ -66,10 +71,11 @@ def learn(
     least, streams, hooks = checks.whole(episodes, "episodes"), Streams(seed), _hooks(callback)
     checks.one_of(model, "model", (*COUNTED, *DECODERS))
     if learner is not None:
-        given = {"tau": tau, "model": None if model == "auto" else model} | settings
+        given = {"tau": tau, "objective": objective, "model": None if model == "auto" else model} | settings
         said = next((name for name, value in given.items() if value is not None), None)
         if said:
             raise InputError(f"{said}: is a setting of the learner, which is given; set it there")
+    settings, tau = _with_objective(settings, tau, objective)
     names = (algorithm,) if algorithm else ("ela", SMOOTH)
     own = _learner_settings(names, settings) if learner is None else {}
     place = {name: value for name, value in settings.items() if name not in own}
@@ -99,6 +105,21 @@ def learn(
     learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env)
     hooks["on_training_end"](learned)
     return learned
+
+
+def _with_objective(
+    settings: dict[str, Any], tau: float | None, objective: Measure | None
+) -> tuple[dict[str, Any], float | None]:
+    """The settings with those of the objective, and its tau, which must be the one that is given."""
+    if objective is None:
+        return settings, tau
+    if not isinstance(objective, Measure):
+        raise InputError(f"objective = {objective!r:.60}: must be a measure, such as MeanCVaR(0.1, weight=0.5)")
+    own = aim_settings(objective)
+    level = own.pop("tau", tau)
+    if tau is not None and level != tau:
+        raise InputError(f"tau = {tau:g}: the objective {objective} has another")
+    return settings | own, level
 
 
 def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:

@@ -22,7 +22,8 @@ from tailrank.policies.tables import Policy
 class Learned(Result):
     """A policy that was learned.
 
-    promise: the CVaR that the learner's model promises, nan where it has none: a belief, which `evaluate` tests.
+    promise: the CVaR (or other objective) that the learner's model promises, nan where it has none: a belief, which
+    `evaluate` tests.
     returns [n]: of the episodes on the way, none where the learner keeps none. state, learner: for going on.
     """
 
@@ -48,7 +49,8 @@ class Learned(Result):
     @property
     def title(self) -> str:
         """What it is, in a few words."""
-        return f"Policy learned in {self.env.name} for the CVaR at tau = {self.tau:g}"
+        goal = f"the CVaR at tau = {self.tau:g}" if self.learner.goal.tail else str(self.learner.measure)
+        return f"Policy learned in {self.env.name} for {goal}"
 
     @property
     def facts(self) -> dict[str, str]:
@@ -56,10 +58,14 @@ class Learned(Result):
         found = {"learner": type(self.learner).__name__, "episodes": str(self.episodes)}
         if self.known_law is not None:
             law = self.known_law
+            if not self.learner.goal.tail:
+                found["value"] = f"{number(self.learner.measure.of_law(law))} (exact)"
             found |= {"CVaR": f"{number(law.cvar(self.tau))} (exact)", "mean": number(law.mean)}
         else:
             if not math.isnan(self.promise):
-                found["model promises"] = f"CVaR {number(self.promise)}; test it with evaluate(episodes=1000)"
+                found["model promises"] = (
+                    f"{self.learner.goal.said_as} {number(self.promise)}; test it with evaluate(episodes=1000)"
+                )
             if self.returns.size:
                 last = self.returns[-min(100, self.returns.size) :]
                 found["last returns"] = f"mean {number(float(last.mean()))} over {last.size} episodes while learning"
@@ -72,8 +78,8 @@ class Learned(Result):
 
     @property
     def home(self) -> Any:
-        """The true MDP where states are counted and it is small enough, else the environment."""
-        if self.learner.kind != COUNTABLE:
+        """The true MDP where states are counted, few, and have rewards on the grid, else the environment."""
+        if self.learner.kind != COUNTABLE or getattr(self.env, "real", None) is not None:
             return self.env
         plain = all(np.array_equal(g, np.arange(self.env.truth.n_states)) for g in self.env.group)
         return self.env.truth if plain or self.learner.sees_groups(self.env) else self.env

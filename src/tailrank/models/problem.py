@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.models.goal import UnitGoal
 from tailrank.models.lowrank import Model
 from tailrank.models.rewards import RewardLaw
 
@@ -17,6 +18,7 @@ class PlanningProblem:
 
     law_of [H] of [G, A]: the reward law of every pair. start: the group of the first state. visits [H - 1] of
     [G, A]: how often each pair was met in D_h. rounds: collections so far. dimension: d. log_class: log |F|.
+    goal: what is planned for; None: the CVaR at tau.
     """
 
     model: Model[Any]
@@ -28,6 +30,7 @@ class PlanningProblem:
     rounds: int
     dimension: int
     log_class: float
+    goal: UnitGoal | None = None
 
     @property
     def horizon(self) -> int:
@@ -51,3 +54,8 @@ class PlanningProblem:
         most = np.where(self.rewards.laws > 0.0, reward, 0).max(axis=1)
         steps = [int(most[law].max()) for law in self.law_of]
         return np.concatenate([np.cumsum(steps[::-1])[::-1], [0]])
+
+    def spread(self, h: int) -> float:
+        """The most units by which values may differ at step h."""
+        left = int(self.left[h])
+        return float(left) if self.goal is None else self.goal.spread(left)

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from tailrank.comparison.groups import Paths
     from tailrank.models.mdp import FiniteMDP
+    from tailrank.planning.objectives.efficient import EfficientFrontier
     from tailrank.planning.plan import Plan
     from tailrank.report.subject import Subject
 
-__all__ = ["cvar", "distribution", "frontier", "profile", "regret", "save"]
+__all__ = ["cvar", "distribution", "efficient", "frontier", "profile", "regret", "save"]
 
 
 def regret(
@@ -106,6 +107,13 @@ def frontier(
     from tailrank.plots import _laws
 
     return _laws.frontier(_subject(item, mdp), labels, width, rng)
+
+
+def efficient(found: EfficientFrontier, *, width: float = COLUMN) -> Figure:
+    """The best mean at every CVaR that can be had (`efficient_frontier`), and above it what no policy exceeds."""
+    from tailrank.plots import _laws
+
+    return _laws.efficient(found, width)
 
 
 def _subject(item: Plan | Subject | Paths, mdp: FiniteMDP | None) -> Subject:

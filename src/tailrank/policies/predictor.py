@@ -19,7 +19,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy, horizon_of
+from tailrank.policies.tables import MarkovPolicy, Policy, horizon_of, on_states
 
 AUGMENTED = ("observation", "step", "budget")
 """What an observation of `BudgetObservation` holds."""
@@ -68,7 +68,7 @@ class Predictor:
         self.policy, self.encoder, self.actions = policy, encoder, actions
         known = horizon_of(policy)
         self.horizon = known if horizon is None else checks.whole(horizon, "horizon")
-        finite = isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy)
+        finite = on_states(policy)
         self._axes = len(shape) if shape is not None else 0 if finite else 1
 
     def predict(

@@ -1,6 +1,7 @@
 """A policy as columns: one row for each step, state and range of remaining budgets with one action.
 
-budget_from, budget_to: in reward units, both ends included (`BudgetPolicy`); level_from (`LevelPolicy`).
+budget_from, budget_to: in reward units, both ends included (`BudgetPolicy`; with the plan, 1 or 2, of a `MixedPolicy`);
+level_from (`LevelPolicy`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 
 
 def policy_columns(policy: Policy, states: Sequence[object] = (), actions: Sequence[object] = ()) -> dict[str, Any]:
     """Columns by name; states, actions: their names, numbers where there are none."""
     if isinstance(policy, BudgetPolicy):
         columns = _budgets(policy)
+    elif isinstance(policy, MixedPolicy):
+        both = [_budgets(policy.first), _budgets(policy.second)]
+        plan = np.repeat([1, 2], [len(one["step"]) for one in both])
+        columns = {"plan": plan} | {name: np.concatenate([one[name] for one in both]) for name in both[0]}
     elif isinstance(policy, MarkovPolicy):
         step, state = np.indices(policy.actions.shape).reshape(2, -1)
         columns = {"step": step, "state": state, "action": policy.actions.ravel()}

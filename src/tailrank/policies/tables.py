@@ -8,7 +8,7 @@ that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`), what was draw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -113,6 +113,60 @@ class BudgetPolicy:
     def start_budget(self) -> float:
         """The starting budget in reward units."""
         return float(self.grid.value(self.budget))
+
+
+@dataclass(frozen=True)
+class MixedPolicy:
+    """One of two policies, drawn once for each episode: `first` with probability `share`, else `second`.
+
+    seed: of the draws, which come from a generator of its own. Memory [n, 2]: which one it is, and what is left of
+    its budget.
+    """
+
+    first: BudgetPolicy
+    second: BudgetPolicy
+    share: float
+    seed: int = 0
+    draws: np.random.Generator = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draws", np.random.default_rng(self.seed))
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return int(self.first.first.shape[0])
+
+    @property
+    def likelier(self) -> BudgetPolicy:
+        """The one that is drawn more often."""
+        return self.first if self.share >= 0.5 else self.second
+
+    def start(self, n: int) -> np.ndarray:
+        """Which one is drawn for each of n episodes, and its starting budget."""
+        other = (self.draws.random(n) >= self.share).astype(np.int64)
+        return np.column_stack([other, np.where(other, self.second.budget, self.first.budget)])
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action of the one that was drawn."""
+        mine, other = (policy.act(h, states, memory[:, 1]) for policy in (self.first, self.second))
+        return np.where(memory[:, 0] == 0, mine, other)
+
+    def update(
+        self,
+        h: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_states: np.ndarray,
+        memory: np.ndarray,
+    ) -> np.ndarray:
+        """What is left of its budget."""
+        mine, other = (
+            policy.update(h, states, actions, rewards, next_states, memory[:, 1])
+            for policy in (self.first, self.second)
+        )
+        return np.column_stack([memory[:, 0], np.where(memory[:, 0] == 0, mine, other)])
 
 
 class Memoryless:
@@ -252,6 +306,7 @@ class LevelPolicy:
 
 def table_shape(policy: Policy) -> tuple[int, int] | None:
     """The numbers of steps and states (H, S) of a policy of tables, else None."""
+    policy = policy.first if isinstance(policy, MixedPolicy) else policy
     if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return None
     return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
@@ -259,6 +314,9 @@ def table_shape(policy: Policy) -> tuple[int, int] | None:
 
 def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
     """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
+    if isinstance(policy, MixedPolicy):
+        check_fits(policy.first, H, S, A)
+        policy = policy.second
     shape = table_shape(policy)
     if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return
@@ -275,7 +333,7 @@ def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
 
 def on_states(policy: Policy) -> bool:
     """Whether it plays on the numbers of states, not on observations."""
-    return isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy)
+    return isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy | MixedPolicy)
 
 
 def horizon_of(policy: Policy) -> int | None:

@@ -38,7 +38,7 @@ def save(subject: Subject, path: str | Path) -> int:
 def fitting(subject: Subject) -> dict[str, Any]:
     """The data of the page; if it would be too large, without the details of most runs and without other policies."""
     data = subject.data()
-    most = len(subject.policies)
+    most = len(data["policies"])
     while most > 1 and _large(data):
         most = max(1, most // 2)
         for part in data["policies"][most:]:

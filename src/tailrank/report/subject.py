@@ -7,7 +7,8 @@ one line in `absent`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ import numpy as np
 import tailrank
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.return_law import Evaluation
-from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, MixedPolicy, Policy
+from tailrank.report._beside import beside_data
 from tailrank.report._domain import picture
+from tailrank.report._efficient import PickedFrontier
 from tailrank.report._episodes import Played
 from tailrank.report._learning import curves
 from tailrank.report._levels import pack_law, slider
 from tailrank.report.policy_table import policy_table
 from tailrank.report.problem import LAW_VALUES, Offered, evaluation_data
 from tailrank.risk.law import ReturnLaw
+from tailrank.runs.beside import Beside
 from tailrank.runs.read import Run
 
 SCHEMA = 1
@@ -34,7 +38,8 @@ class Shown:
     """A policy on the page: its return law (exact, or of `returns` [n] that were played) and where it lives.
 
     problem: its place in the subject's problems. labels: names of the states for people. interval: bounds on the CVaR
-    of a sample at one tau, from who played it.
+    of a sample at one tau, from who played it. beside: other policies, and what it does, where it acts on observations;
+    actions: their names.
     """
 
     name: str
@@ -48,6 +53,8 @@ class Shown:
     seed: int = 0
     absent: dict[str, str] = field(default_factory=dict)
     interval: dict[str, float] | None = None
+    beside: Beside | None = None
+    actions: tuple[str, ...] = ()
 
     def data(self, levels: tuple[float, ...]) -> dict[str, Any]:
         """For the page: the law, and where there is a policy on states its table and episodes."""
@@ -65,8 +72,9 @@ class Shown:
             "labels": {},
             "actions": [],
             "absent": absent,
-        }
+        } | beside_data(self.beside, levels)
         visits = None
+        result["actions"] = [name[:40] for name in self.actions]
         if self.policy is not None and self.mdp is not None:
             played = Played.of(self.policy, self.mdp, self.seed)
             visits, result["episodes"] = played.visits, played.data()
@@ -78,7 +86,8 @@ class Shown:
             for part in ("episodes", "domain"):
                 absent.setdefault(part, NO_MDP)
         if self.policy is not None:
-            _put_part(result, "table", policy_table(self.policy, visits))
+            drawn = self.policy.likelier if isinstance(self.policy, MixedPolicy) else self.policy
+            _put_part(result, "table", policy_table(drawn, visits))
         if result["table"] is None:
             absent.setdefault("table", "There is no policy on states to draw.")
         names = self.labels or tuple(str(x)[:60] for x in (self.mdp.labels if self.mdp is not None else ()))
@@ -108,6 +117,13 @@ class Subject:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def frontier(self) -> PickedFrontier | None:
+        """The efficient frontier, where the first policy is the best one of the first problem."""
+        if not self.problems or not self.policies or self.policies[0].policy is not self.problems[0].plan.policy:
+            return None
+        return PickedFrontier.of(self.problems[0].plan, self.policies[0].mdp)
+
     @property
     def levels(self) -> tuple[float, ...]:
         """The positions of the slider."""
@@ -115,7 +131,14 @@ class Subject:
 
     def data(self) -> dict[str, Any]:
         """Everything the page needs, as plain data."""
-        levels = self.levels
+        levels, frontier = self.levels, self.frontier
+        policies, efficient = list(self.policies), None
+        if frontier is not None:
+            efficient = frontier.data(len(policies))
+            policies += [
+                replace(policies[0], name=name, policy=policy, evaluation=law)
+                for name, policy, law in frontier.others(policies[0].mdp)
+            ]
         return {
             "format": "tailrank-report",
             "schema": SCHEMA,
@@ -124,8 +147,11 @@ class Subject:
             "about_policy": self.about_policy,
             "tau": self.tau,
             "levels": list(levels),
-            "problems": [problem.data(levels) for problem in self.problems],
-            "policies": [shown.data(levels) for shown in self.policies],
+            "problems": [
+                problem.data(levels) | {"efficient": None if i else efficient}
+                for i, problem in enumerate(self.problems)
+            ],
+            "policies": [shown.data(levels) for shown in policies],
         } | self.news()
 
     def news(self) -> dict[str, Any]:

@@ -223,6 +223,21 @@ def dkw_bounds(returns: np.ndarray, tau: float, confidence: float, bounds: Range
     return found.lower, found.upper
 
 
+def law_bounds(
+    returns: object, of_law: Callable[[np.ndarray, np.ndarray], float], confidence: float, bounds: Range
+) -> Range:
+    """Bounds on a monotone measure, of_law(values, probs), that both hold with probability `confidence`.
+
+    Half of what may be missed goes to each side of the band of Dvoretzky, Kiefer, Wolfowitz and Massart; no law in the
+    band is worse than the one below, or better than the one above.
+    """
+    x, ends = _sort_returns(returns, bounds)
+    below, above = _deltas(confidence, "both")
+    worse = np.diff(np.concatenate([[0.0], _bands.dkw_upper(x.size, below), [1.0]]))
+    better = np.diff(np.concatenate([[0.0], _bands.dkw_lower(x.size, above), [1.0]]))
+    return of_law(np.concatenate([[ends[0]], x]), worse), of_law(np.concatenate([x, [ends[1]]]), better)
+
+
 def _interval(
     methods: dict[str, Bound | None],
     returns: object,

@@ -90,6 +90,8 @@ def _check_plan(arrays: Arrays, name: str, env: Episodic, sizes: tuple[int, ...]
     """The plan has tables [states or groups, C_h] with at most as many budgets as its curve."""
     where, A = f"{name}.", env.n_actions
     described = {"curve": "float64 [C] any", "budget": "whole [1] >= 0, < C", "objective": "number [1] any"}
+    if where + "below" in arrays:
+        described["below"] = "whole [1] >= 0, < C"
     steps = [f"actions.{h}" for h in range(env.horizon)]
     described |= {step: f"whole [S={'|'.join(map(str, sizes))}, *] >= 0, < {A}" for step in steps}
     size = check_arrays({part: arrays[where + part] for part in described}, described, where)
@@ -173,7 +175,11 @@ def _describe_like(fresh: np.ndarray, name: str) -> str:
     """What an array of a checkpoint must be to take the place of this one."""
     kind = {"i": "whole", "u": "whole", "f": "float"}.get(fresh.dtype.kind, str(fresh.dtype))
     rules = (
-        "any" if name.startswith("tracked") else ">= 0" if name.startswith(("visits.", "counts.", "counters")) else ""
+        "any"
+        if name.startswith(("tracked", "menu.scores"))
+        else ">= 0"
+        if name.startswith(("visits.", "counts.", "counters"))
+        else ""
     )
     return f"{kind} [{', '.join(map(str, fresh.shape))}] {rules}".rstrip()
 

@@ -14,6 +14,7 @@ from typing import Any
 from tailrank import checks
 from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
+from tailrank.learning.aim import Aim
 from tailrank.learning.decoding.settings import DecoderSettings
 from tailrank.learning.ela.settings import Collecting
 from tailrank.learning.lowrank.settings import LowRankSettings
@@ -24,7 +25,7 @@ from tailrank.runs.settings import EnvironmentConfig, RunSettings, plain_table
 
 NETWORK = ("width", "layers", "restarts", "steps", "held_out")
 """What the table `network` holds: settings of `DecoderSettings` that have no option of their own."""
-COMMON = (ModelChoice, Collecting, Schedule, DecoderSettings, Observing, LowRankSettings)
+COMMON = (Aim, ModelChoice, Collecting, Schedule, DecoderSettings, Observing, LowRankSettings)
 """Where the settings of learners stand that have an option of their own; others are in the table `planner`."""
 LEARNER = tuple(dict.fromkeys(name for cls in COMMON for name in settings_of(cls) if name not in NETWORK))
 ENVIRONMENT = tuple(name for name in settings_of(EnvironmentConfig) if name != "name")

@@ -24,9 +24,11 @@ from tailrank.learning.observed.state import ObservedState
 from tailrank.learning.output import Iterates, OutputRule
 from tailrank.learning.protocol import COUNTABLE, ReturnedPolicy
 from tailrank.learning.train import iterate
+from tailrank.planning.evaluate import return_range
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
 from tailrank.runs._restored import check_finite, check_lowrank, check_observed, restoring
+from tailrank.runs.beside import Beside
 from tailrank.runs.build import digest_of, environment
 from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files import storage
@@ -44,8 +46,8 @@ AGAIN = "{name} keeps no state of its own: the run went on by playing its first 
 class Job:
     """A learner in an environment.
 
-    cvar: that of the last plan judged; regret: the sum of what plans fell short of CVaR*. total: the episodes after
-    which it is over, if there is such a number.
+    value: the CVaR of the last plan judged, or what another objective says; regret: the sum of what plans fell short of
+    the best. total: the episodes after which it is over, if there is such a number.
     """
 
     config: RunConfig
@@ -57,7 +59,7 @@ class Job:
     total: int | None
     iterates: Iterates
     fresh: Any = None
-    cvar: float | None = None
+    value: float | None = None
     regret: float = 0.0
     saved: int = 0
     skipped: int = 0
@@ -83,7 +85,7 @@ class Job:
 
     @property
     def star(self) -> float | None:
-        """CVaR*, if it is known."""
+        """CVaR*, or the best of another objective, if it is known."""
         return self.judge.star
 
     @property
@@ -93,8 +95,21 @@ class Job:
 
     @property
     def notes(self) -> list[str]:
-        """Those of the environment, and what the run found out."""
-        return [*getattr(self.env, "notes", ()), *self.found, *self._misfortunes()]
+        """Those of the environment, which guarantee holds for an objective, and what the run found out."""
+        return [*getattr(self.env, "notes", ()), *self._guarantee, *self.found, *self._misfortunes()]
+
+    @property
+    def _objective(self) -> Any:
+        """The objective, None for CVaR."""
+        return None if self.learner.goal.tail else self.learner.measure
+
+    @property
+    def _guarantee(self) -> tuple[str, ...]:
+        goal, tau = self.learner.goal, self.learner.tau
+        between = return_range(self.env)
+        if between is None and not goal.tail:
+            return (f"objective {self._objective}: no bound on the regret is known where returns have no known range",)
+        return () if between is None else tuple(goal.said(tau, *between))
 
     def _misfortunes(self) -> list[str]:
         """What went wrong in the simulator and was survived."""
@@ -148,7 +163,7 @@ class Job:
             self.judge: Any = (
                 ExactJudge.of(learner, env)
                 if self.exact
-                else FreshJudge(learner.tau, env, streams, run.evaluation_episodes, run.evaluate_every)
+                else FreshJudge(learner.tau, env, streams, run.evaluation_episodes, run.evaluate_every, self._objective)
             )
 
     def lengthen(self, before: RunConfig) -> None:
@@ -167,10 +182,10 @@ class Job:
 
     def _reached(self) -> bool:
         goal = self._goal()
-        return goal is not None and self.cvar is not None and self.cvar >= goal - 1e-12 * max(1.0, abs(goal))
+        return goal is not None and self.value is not None and self.value >= goal - 1e-12 * max(1.0, abs(goal))
 
     def _goal(self) -> float | None:
-        """The CVaR that ends the run: the lower one, if there are two."""
+        """The value that ends the run: the lower one, if there are two."""
         within, star, goals = self.config.run.stop_within, self.star, []
         if within is not None and star is not None:
             goals.append(star - within * abs(star))
@@ -183,12 +198,13 @@ class Job:
         with doing(f"iteration {self.k + 1}"):
             self.state, row = iterate(self.learner, self.state, self.env, self.streams, self.judge)
         if not self.exact:
-            self.cvar = self.cvar if row["cvar"] is None else row["cvar"]
+            found = row.get("value", row["cvar"])
+            self.value = self.value if found is None else found
             return row
-        self.cvar = float(row["cvar"] or 0.0)
-        self.regret += self.judge.star - self.cvar
+        self.value = float(row.get("value", row["cvar"]) or 0.0)
+        self.regret += self.judge.star - self.value
         if self.state.plan is not None:
-            self.iterates.see(self.k, self.state.plan, self.cvar)
+            self.iterates.see(self.k, self.state.plan, self.value)
         return row | {"regret": self.regret}
 
     def arrays(self, out: Path) -> dict[str, np.ndarray]:
@@ -210,11 +226,12 @@ class Job:
             verdict = self.judge.verdict(choice.policy, self.k)
         returns = verdict.pop("returns", None)
         about: dict[str, Any] = {"algorithm": config.algorithm, "tau": config.tau, "iterations": state.k}
-        about |= {"episodes": state.episodes, "steps": state.steps} | verdict | {"cvar_star": self.star}
+        about |= {"episodes": state.episodes, "steps": state.steps} | verdict
+        about |= {"cvar_star": self.star} if self._objective is None else self._objective_about()
         if self.exact:
             about["regret"] = self.regret
         else:
-            self.cvar = verdict["cvar"]
+            self.value = verdict.get("value", verdict["cvar"])
             about["evaluation_episodes"] = returns.size
         about |= choice.about | {"returned": choice.returned, "why": choice.why}
         if not self.exact and "promise" in choice.about:
@@ -230,7 +247,17 @@ class Job:
         kept: dict[str, Any] = getattr(self.env, "about", dict)()
         storage.save(choice.policy, out / files.PLAN, info=about | source | kept, inside=True)
         write_returns(out / EVALUATION, returns)
+        seeds = self.streams.evaluation_seeds(0, config.run.evaluation_episodes)
+        neutral = self.learner.neutral(state, self.env)
+        Beside.of(choice.policy, neutral, self.env, seeds, self.streams.evaluation(self.k, 3)).save(out)
         return about
+
+    @property
+    def _name(self) -> str:
+        return "CVaR" if self._objective is None else str(self._objective.name)
+
+    def _objective_about(self) -> dict[str, Any]:
+        return {"objective": str(self._objective), "value_star": self.star}
 
     def _choice(self) -> ReturnedPolicy:
         if not self.exact:
@@ -239,7 +266,7 @@ class Job:
             )
             return found
         if self._reached() and self.state.plan is not None:
-            return ReturnedPolicy(self.state.plan, f"iterate {self.k}", f"its CVaR reached {self._goal():g}")
+            return ReturnedPolicy(self.state.plan, f"iterate {self.k}", f"its {self._name} reached {self._goal():g}")
         return self.rule.choose(self.learner, self.env, self.state, self.iterates.kept, self.streams)
 
     def _save_plans(self, out: Path, choice: ReturnedPolicy, about: dict[str, Any], source: dict[str, Any]) -> None:
@@ -247,7 +274,8 @@ class Job:
         source = source | {"states": judge.labels, "actions": self.env.truth.action_labels}
         if self.iterates.best is not None:
             value, plan = self.iterates.best
-            best = {"tau": self.config.tau, "cvar": value, "returned": "the iterate with the best exact CVaR"}
+            named = {"cvar": value} if self._objective is None else {"value": value} | self._objective_about()
+            best = {"tau": self.config.tau, "returned": f"the iterate with the best exact {self._name}"} | named
             storage.save(judge.policy(plan), out / files.BEST, info=best | source, inside=True)
         storage.save(judge.policy(choice.policy), out / files.PLAN, info=about | source, inside=True)
 
@@ -258,7 +286,8 @@ class Job:
             return
         rng = self.streams.planner(self.k, 1)
         self.found.append(state.rewards_said)
-        self.found += doubts(self.learner, state, self.env, (judged["cvar_low"], judged["cvar_high"]), rng)
+        key = "value" if "value" in judged else "cvar"
+        self.found += doubts(self.learner, state, self.env, (judged[f"{key}_low"], judged[f"{key}_high"]), rng)
 
 
 def write_returns(path: Path, returns: np.ndarray) -> None:

@@ -68,7 +68,8 @@ def combine_reports(*reports: Report | None) -> Report | None:
 
 
 class RunProgress:
-    """What is known so far: rows need not have a CVaR, so the last one is kept. doing: what takes the time now."""
+    """What is known so far: rows need not have a CVaR (or other value), so the last one is kept. doing: what takes the
+    time now."""
 
     def __init__(self, episodes: int | None = None) -> None:
         self.goal = episodes
@@ -77,10 +78,11 @@ class RunProgress:
 
     def take(self, row: Mapping[str, Any], iterations: int, star: float | None) -> list[str]:
         """The parts of a line, the most important first."""
-        if row.get("cvar") is not None:
-            low, high = row.get("cvar_low"), row.get("cvar_high")
+        key = "value" if "value" in row else "cvar"
+        if row.get(key) is not None:
+            low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
             between = "" if low is None or high is None else f" ({_short(low)} to {_short(high)})"
-            self.cvar = f"CVaR {_short(row['cvar'])}{between}"
+            self.cvar = f"{'CVaR' if key == 'cvar' else key} {_short(row[key])}{between}"
         best = f" of {_short(star)}" if star is not None and self.cvar else ""
         done = [f"{row['k']}/{iterations}", f"{row['episodes']} episodes"]
         if self.goal:

@@ -213,7 +213,7 @@ class _Run:
         mark = None
         if found:
             mark = found[1]
-            self.job.regret, self.job.cvar, self.seconds = mark.regret, mark.cvar, mark.seconds
+            self.job.regret, self.job.value, self.seconds = mark.regret, mark.cvar, mark.seconds
         rows = Rows(self.out, mark)
         with closing(rows), self.stop.heed_signals():
             self._manifest("running")
@@ -264,7 +264,7 @@ class _Run:
             rows.size,
             rows.digest.hexdigest(),
             job.regret,
-            job.cvar,
+            job.value,
             self._elapsed(),
             job.config.checksum,
             job.digest,

@@ -49,8 +49,8 @@ def none(problem: PlanningProblem, schedule: Schedule) -> list[np.ndarray]:
 
 def hoeffding(problem: PlanningProblem, schedule: Schedule) -> list[np.ndarray]:
     """R sqrt(x), R in largest rewards."""
-    left = problem.left / max(problem.rewards.top, 1)
-    return [left[h + 1] * np.sqrt(x) for h, x in enumerate(per_visit(problem, schedule))]
+    top = max(problem.rewards.top, 1)
+    return [problem.spread(h + 1) / top * np.sqrt(x) for h, x in enumerate(per_visit(problem, schedule))]
 
 
 def per_visit(problem: PlanningProblem, schedule: Schedule) -> list[np.ndarray]:

@@ -27,10 +27,11 @@ class LsviPlanner(LsviSettings):
     def __call__(self, problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
         """The plan of the problem, written out on its groups."""
         model, rewards = problem.model, problem.rewards
-        top, C = rewards.top, rewards.n_budgets
+        goal, top = problem.goal, rewards.top
+        C = rewards.n_budgets if goal is None else goal.terminal.size
         simulated = GroupModel(model, problem.law_of, rewards.laws, [b * top for b in bonus], problem.start)
         algorithm = CvarLsvi(self.iterations, self.evaluations, self.beta * top, variant=self.variant, clip=self.clip)
-        found = algorithm.plan(simulated, tau=problem.tau, rng=rng)
+        found = algorithm.plan(simulated, tau=problem.tau, rng=rng, goal=goal)
         kind = action_type(problem.n_actions)
         actions = []
         for h in range(model.horizon):
@@ -39,7 +40,8 @@ class LsviPlanner(LsviSettings):
             actions.append(found.policy.act(h, groups, budgets).reshape(G, C).astype(kind))
         curve = np.zeros(C)
         curve[found.budgets] = found.values
-        return LatentPlan(tuple(actions), found.budget, float(found.objective.max()), curve)
+        below = 0 if goal is None else goal.below
+        return LatentPlan(tuple(actions), found.budget, float(found.objective.max()), curve, below)
 
 
 @dataclass(frozen=True)

@@ -155,4 +155,4 @@ Planner = Callable[[PlanningProblem, list[np.ndarray], np.random.Generator], Lat
 
 def exact_planner(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
     """The latent planner, exact on groups."""
-    return plan_latent(problem.model, problem.rewards, problem.law_of, bonus, problem.tau, problem.start)
+    return plan_latent(problem.model, problem.rewards, problem.law_of, bonus, problem.tau, problem.start, problem.goal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tailrank._system.settings import fixed
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela.bonus import BonusRule, none
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.settings import Collect
@@ -15,6 +16,7 @@ from tailrank.learning.schedule import PRACTICAL, Schedule
 class RepUCB(ELA):
     """Rep-UCB (Uehara et al. 2022): ELA for the mean."""
 
+    goal: Aim = fixed(CVAR)
     aim: float | None = fixed(1.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tailrank._system.settings import part
+from tailrank._system.settings import fixed, part
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.lowrank.ela import LowRankELA, fitted
@@ -26,6 +26,7 @@ class LowRankELLA(LowRankELA):
     """ELLA (Algorithm 3): ELA that plans by CVaR-LSVI."""
 
     planner: LatentLsvi = part(LatentLsvi())
+    undominated: bool = fixed(True)  # estimates have no ties
 
     def prepared(self, env: Simulator, streams: Streams, total: int | None) -> Self:
         """Itself; the planner draws its numbers from the seed of the run."""
@@ -41,5 +42,6 @@ class LowRankELLA(LowRankELA):
         units = RewardUnits.of(fit.rewards, self.levels)
         simulated = SupportModel(model.steps, model.start, units, simulator.horizon, model.start_bonus)
         planner = replace(self.planner, beta=SOFT * self.planner.beta)
-        plan, inverse, beta = plan_support_lsvi(planner, simulated, self.tau, state.episodes)
-        return OptimisticPolicy(fit.network, plan, exploration, inverse=inverse, beta=beta)
+        measure = None if self.goal.tail else self.measure
+        plan, inverse, beta = plan_support_lsvi(planner, simulated, self.tau, state.episodes, measure)
+        return OptimisticPolicy(fit.network, plan, exploration, fit.laws, inverse=inverse, beta=beta)

@@ -27,6 +27,7 @@ from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.decoding.choose import Discriminative, depends_on_actions, label, moves
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import pair_norms
@@ -41,7 +42,6 @@ from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, s
 from tailrank.policies.decoders.base import posterior
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
-from tailrank.risk.law import cvar
 
 WATCHFUL = 0.1
 """Weight of a bonus on the visits of a pair beside the elliptical one: a decoder that does not see yet what a step
@@ -69,6 +69,7 @@ class ObservedELA(SimulatorLearner, Observing):
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
     keeps_episodes: ClassVar[bool] = True
+    goal: Aim = part(CVAR, kw_only=True)
     oracle: Discriminative = part(Discriminative())
     schedule: Schedule = part(PRACTICAL)
     longest_pilot: int = 400
@@ -93,7 +94,7 @@ class ObservedELA(SimulatorLearner, Observing):
     ) -> ReturnedPolicy:
         """The plan without bonus that so many more training episodes like best ("best"), or the model's own."""
         output = self.output(state, env, streams, episodes if rule == "best" else 0)
-        why = f"the highest CVaR of {len(output.scores)} candidates in {episodes} more episodes each"
+        why = f"the highest {self.goal.said_as} of {len(output.scores)} candidates in {episodes} more episodes each"
         if not output.scores:
             why = "the last model's plan without bonus"
         returned = f"greedy, prior {output.prior:g}, caution {output.caution:g}"
@@ -101,6 +102,10 @@ class ObservedELA(SimulatorLearner, Observing):
         return ReturnedPolicy(
             output.policy, returned, why if output.scores else "the last model's plan without bonus", about
         )
+
+    def neutral(self, state: Any, env: Simulator) -> Any:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).greedy(state, env)
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
@@ -163,7 +168,7 @@ class ObservedELA(SimulatorLearner, Observing):
         return replace(state.policy, plan=self._with_plan(state, simulator.horizon, bonus, prior, caution))
 
     def output(self, state: ObservedState, simulator: Simulator, streams: Streams, episodes: int) -> Output:
-        """Of the plans without bonus the one with the highest CVaR in so many more training episodes, the same for all.
+        """Of the plans without bonus the one with the best score in so many more training episodes, the same for all.
 
         0 episodes: the plan that the model believes to be best.
         """
@@ -175,12 +180,12 @@ class ObservedELA(SimulatorLearner, Observing):
         scores = []
         for i, policy in enumerate(policies):
             with doing(f"judging candidate {i + 1} of {len(policies)}"):
-                scores.append(cvar(play_simulator(policy, simulator, seeds).returns, self.tau))
+                scores.append(self.score(play_simulator(policy, simulator, seeds).returns))
         best = int(np.argmax(scores))
         return Output(policies[best], *ways[best], tuple(scores), len(ways) * episodes)
 
     def promise(self, state: ObservedState, simulator: Simulator, caution: float = 0.0) -> float:
-        """The CVaR that the model promises of its greedy plan; with caution, what is left of it at worst."""
+        """What the model promises of its greedy plan (its CVaR); with caution, what is left of it at worst."""
         return state.grid.value(self.greedy(state, simulator, caution=caution).plan.objective, simulator.horizon)
 
     def cautious_promise(self, state: ObservedState, simulator: Simulator) -> float:
@@ -297,4 +302,6 @@ class ObservedELA(SimulatorLearner, Observing):
             prior=prior,
             caution=caution,
             support=state.support,
+            goal=lambda most: self.goal.units(self.tau, state.grid.value(0, H), state.grid.unit, most),
+            undominated=self.undominated,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.learning.protocol import mean_return
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 
@@ -27,8 +28,7 @@ class ObservedInfo:
 
     def row(self) -> dict[str, Any]:
         """The columns of a row."""
-        return {
-            "return": float(self.returns.mean()),
+        return mean_return(self.returns) | {
             "objective": self.objective,
             "bonus": self.bonus_mean,
             "saturated": self.saturated,
@@ -42,7 +42,7 @@ class ObservedInfo:
 
 @dataclass(frozen=True)
 class Output:
-    """The policy to use, how it was planned (`OUTPUTS` of `observed/ela.py`), and the CVaR of each candidate.
+    """The policy to use, how it was planned (`OUTPUTS` of `observed/ela.py`), and the score of each candidate.
 
     episodes: that all of them played for it.
     """

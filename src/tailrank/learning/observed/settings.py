@@ -35,4 +35,7 @@ class Observing(Checked):
     reward_range: tuple[float, float] | None = setting(
         None, kind=tuple, check=_range, metavar="LOW HIGH", help="What rewards can be."
     )
+    undominated: bool = setting(
+        True, kind=bool, name="tie_break", help="Of plans with the same CVaR take one with the best mean."
+    )
     levels: int = setting(20, kind=int, name="reward_levels", metavar="N", help="Steps of the reward grid.")

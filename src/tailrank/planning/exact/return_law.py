@@ -13,19 +13,19 @@ Three ways, tried in this order:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.parallel import over_states
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
+from tailrank.planning.exact.evaluation import Evaluation as Evaluation
+from tailrank.planning.exact.evaluation import mixed
 from tailrank.planning.exact.limits import unlimited
 from tailrank.policies.cloned import ClonedPolicy, averaged
-from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, Policy, check_fits
+from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, MixedPolicy, Policy, check_fits
 from tailrank.risk.law import ReturnLaw
 
 LISTED_LIMIT = 20_000
@@ -33,60 +33,6 @@ LISTED_LIMIT = 20_000
 
 LATTICE_LIMIT = 2**29
 """Entries of the table of what has been earned, over all states of a step."""
-
-Method = Literal["lattice", "listed", "moments"]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The return law of a policy; `deviation` [n] is the spread left within each value (zero: exact)."""
-
-    law: ReturnLaw
-    deviation: np.ndarray
-    method: Method
-
-    @property
-    def exact(self) -> bool:
-        """Whether the law is exact (to floating-point rounding)."""
-        return self.method != "moments"
-
-    @cached_property
-    def mean(self) -> float:
-        """The exact mean."""
-        return self.law.mean
-
-    def var(self, tau: float) -> float:
-        """VaR_tau of the law (of the rounded law when it is not exact)."""
-        return self.law.var(tau)
-
-    def cvar(self, tau: float) -> float:
-        """CVaR_tau if the law is exact, otherwise a certified lower bound on it."""
-        if self.exact:
-            return self.law.cvar(tau)
-        tau = checks.tail_level(tau)
-        if tau == 1.0:
-            return self.mean
-        reach = 4.0 * float(self.deviation.max()) + 1e-300
-        low, high = self.law.var(tau) - reach, self.law.var(tau) + reach
-        golden = (np.sqrt(5.0) - 1.0) / 2.0
-        best = -np.inf
-        for _ in range(24):  # the bound is concave in c, and every c gives a valid one
-            left, right = high - golden * (high - low), low + golden * (high - low)
-            at_left, at_right = self._bound(left, tau), self._bound(right, tau)
-            best = max(best, at_left, at_right)
-            low, high = (low, right) if at_left >= at_right else (left, high)
-        return float(best)
-
-    def cvar_upper(self, tau: float) -> float:
-        """CVaR_tau if the law is exact, otherwise a certified upper bound on it."""
-        return self.law.cvar(tau)
-
-    def _bound(self, c: float, tau: float) -> float:
-        gap = c - self.law.values
-        far = np.hypot(self.deviation, gap)
-        # Far above c the sum would cancel, and tau makes rounding large.
-        short = np.where(gap > 0.0, far + gap, self.deviation**2 / np.maximum(far - gap, np.finfo(np.float64).tiny))
-        return c - float(self.law.probs @ short) / (2.0 * tau)
 
 
 def return_law(
@@ -99,12 +45,15 @@ def return_law(
     """The law of the (discounted) return of `policy` in `mdp`.
 
     grid: where to round rewards if the law is too large to list (default: the policy's own). check: called before
-    every step on the grid.
+    every step on the grid. The law of a mixture is the mixture of the laws.
     """
     if isinstance(policy, ClonedPolicy):
         return return_law(
             MarkovPolicy(np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)), averaged(mdp, policy.law)
         )
+    if isinstance(policy, MixedPolicy):
+        first, second = (return_law(one, mdp, grid, listed_limit, check) for one in (policy.first, policy.second))
+        return mixed(first, second, policy.share)
     check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
@@ -227,21 +176,9 @@ def _lattice(
         if size > LATTICE_LIMIT:
             return None
         after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
-        _kernels.push_forward(
-            mdp.n_actions,
-            ptr,
-            next_state,
-            prob,
-            units,
-            error,
-            *_step_tables(policy, h),
-            low,
-            spread,
-            *law,
-            low_next,
-            spread_next,
-            *after,
-        )
+        rows, tables = (mdp.n_actions, ptr, next_state, prob, units, error), _step_tables(policy, h)
+        arguments = (*rows, *tables, low, spread, *law, low_next, spread_next, *after)
+        over_states(_kernels.push_forward, arguments, np.diff(spread_next), finely=False)
         low, high, spread, law = low_next, high_next, spread_next, after
     if law[0].sum() < 1.0 - 1e-9:
         raise checks.InputError(

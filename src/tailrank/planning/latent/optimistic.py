@@ -4,6 +4,9 @@
     Q_h(g, c, a) = E_{g' ~ P(. | g, a)} W(g', c) - b_h(g, c, a)
     V_h(g, c) = min_a Q_h(g, c, a), clipped to [0, c],  V_H(g, c) = c
 
+Other objectives have another V_H (`models/goal.py`); values are then clipped to what V_H is worth between the most that
+can still be earned and nothing.
+
 `plan_clipped` takes bonuses [G, A] (CVaR-UCBVI with the Hoeffding bonus). `plan_bernstein` makes them from the spread
 of W, and keeps a second, pessimistic value V^ >= V for what the spread itself may be wrong by (see there).
 Models are tables or rows (`StepModel`, `EmpiricalStep`): all that is asked of them is an expectation.
@@ -58,6 +61,21 @@ def plan_clipped(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.rand
     return plan_rows(problem, rows, lambda h, table: table.mean(axis=0), [problem.rewards.top * b for b in bonus])
 
 
+def _last(problem: PlanningProblem) -> np.ndarray:
+    """V_H(c), [1, C]."""
+    if problem.goal is not None:
+        return problem.goal.terminal[None]
+    return np.arange(problem.rewards.n_budgets, dtype=np.float64)[None]
+
+
+def _clip(problem: PlanningProblem, h: int) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest value that step h can have at each budget, [C] each."""
+    last = _last(problem)[0]
+    if problem.goal is None:
+        return np.zeros_like(last), last
+    return last[np.maximum(np.arange(last.size) - problem.left[h], 0)], last
+
+
 def plan_rows(
     problem: PlanningProblem,
     rows: list[ModelRows],
@@ -67,7 +85,7 @@ def plan_rows(
     """The plan for laws given as rows; what a law lacks is worth rest_row(h, V_{h+1}) [C]. bonus in units."""
     from tailrank.planning.latent._optimistic_kernels import rows_backup
 
-    values, actions = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :], []
+    values, actions = _last(problem), []
     for h in reversed(range(problem.horizon)):
         own, (G, A) = rows[h], problem.law_of[h].shape
         now, chosen = np.empty((G, values.shape[1])), np.empty((G, values.shape[1]), dtype=action_type(A))
@@ -81,6 +99,7 @@ def plan_rows(
             problem.law_of[h],
             problem.rewards.laws,
             bonus[h],
+            *_clip(problem, h),
             now,
             chosen,
         )
@@ -97,7 +116,7 @@ def lowest(problem: PlanningProblem, h: int, q: np.ndarray) -> tuple[np.ndarray,
 
 def best_start(problem: PlanningProblem, actions: list[np.ndarray], values: np.ndarray) -> LatentPlan:
     """The plan with these actions (last step first) and the budget that promises most."""
-    return LatentPlan(tuple(reversed(actions)), 0, 0.0, values[problem.start]).at(problem.tau)
+    return LatentPlan(tuple(reversed(actions)), 0, 0.0, values[problem.start]).towards(problem.goal, problem.tau)
 
 
 def expectation(problem: PlanningProblem, h: int, table: np.ndarray) -> np.ndarray:
@@ -126,17 +145,17 @@ def after_reward(table: np.ndarray, law: np.ndarray) -> np.ndarray:
 
 
 def plan_bernstein(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-    """The plan whose bonus, for x [G, A] of every step (`bonus`), is
+    """The plan whose bonus, for x and y of every step (`bonus`: [2, G, A], or x alone [G, A], which is y too), is
 
-        sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R
+        sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + y R
 
     where W^ comes from the pessimistic values V^ as W from V, expectation and variance are over the next group in the
     model, and R is the most that can be earned after the step. V^ adds the bonus that V takes off.
     """
     from tailrank.planning.latent._optimistic_kernels import bernstein_backup
 
-    low = high = np.arange(problem.rewards.n_budgets, dtype=np.float64)[None, :]
-    actions, left = [], problem.left
+    low = high = _last(problem)
+    actions: list[np.ndarray] = []
     for h in reversed(range(problem.horizon)):
         own, (G, A) = ModelRows.of(problem, h), problem.law_of[h].shape
         tables = _moments(problem, low, high)
@@ -150,8 +169,9 @@ def plan_bernstein(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.ra
             tables.mean(axis=2),
             own.columns(tables),
             problem.law_of[h],
-            bonus[h],
-            float(left[h + 1]),
+            *(bonus[h] if bonus[h].ndim == 3 else (bonus[h], bonus[h])),
+            problem.spread(h + 1),
+            *_clip(problem, h),
             *now,
             chosen,
         )

@@ -4,6 +4,8 @@
     Q_h(g, c, a) = -b_h(g, a) + sum_x r_h(x | g, a) phi_h(g, a) . M_h[:, max(c - x, 0)]
     V_h = min_a Q_h,   V_H(g, c) = c
 
+Other objectives have another V_H (`models/goal.py`), on tables of one width.
+
 One backward pass gives min over policies for every starting budget, so the best budget for any tau is
 found by looking at all of them (Algorithm 1, lines 15-16). On finite groups the expectation is exact.
 
@@ -20,6 +22,7 @@ import numpy as np
 
 from tailrank._system.parallel import on_one_blas_thread, run_together
 from tailrank._system.telling import tell
+from tailrank.models.goal import UnitGoal
 from tailrank.models.lowrank import LowRankModel
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.exact.induction import action_type
@@ -34,26 +37,42 @@ TIE = 1e-12
 class LatentPlan:
     """A policy on groups: actions [H] of [G, C_h], the last column for all budgets above it.
 
-    `budget` and `objective` are in units, curve is V_0(start, c) [C].
+    `budget` and `objective` are in units, curve is V_0(start, c) [C]. below: columns for budgets below zero,
+    which stand first; `budget` counts them.
     """
 
     actions: tuple[np.ndarray, ...]
     budget: int
     objective: float
     curve: np.ndarray
+    below: int = 0
 
     def at(self, tau: float) -> LatentPlan:
         """The same policy with the budget that is best for this tail (the smallest of them): no new induction."""
         best = best_budget(np.arange(self.curve.size), self.curve, tau)
         return replace(self, budget=best, objective=float(best - self.curve[best] / tau))
 
+    def towards(self, goal: UnitGoal | None, tau: float) -> LatentPlan:
+        """The same policy with the budget that is best for the goal; None: for the CVaR at tau."""
+        if goal is None:
+            return self.at(tau)
+        best, objective = goal.best(self.curve)
+        return replace(self, budget=best, objective=objective, below=goal.below)
+
     def neutral_when_met(self) -> LatentPlan:
         """The same plan, and where the budget is met the best for the mean: the action above all budgets.
 
-        Without bonus every action is as good there.
+        Without bonus every action is as good there. Other objectives than CVaR go on below zero: nothing changes.
         """
+        if self.below:
+            return self
         met = [np.concatenate([table[:, -1:], table[:, 1:]], axis=1) for table in self.actions]
         return replace(self, actions=tuple(met))
+
+    def same(self, other: LatentPlan) -> bool:
+        """Whether the other plan begins with the same budget and plays the same actions everywhere."""
+        same_tables = all(map(np.array_equal, self.actions, other.actions))
+        return self.budget == other.budget and same_tables
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""
@@ -62,6 +81,7 @@ class LatentPlan:
             f"{name}.budget": np.array([self.budget]),
             f"{name}.objective": np.array([self.objective]),
             f"{name}.curve": self.curve,
+            **({f"{name}.below": np.array([self.below])} if self.below else {}),
         }
 
     @classmethod
@@ -73,6 +93,7 @@ class LatentPlan:
             int(arrays[f"{name}.budget"][0]),
             float(arrays[f"{name}.objective"][0]),
             arrays[f"{name}.curve"],
+            int(arrays[f"{name}.below"][0]) if f"{name}.below" in arrays else 0,
         )
 
     def act(self, h: int, groups: np.ndarray, budgets: np.ndarray) -> np.ndarray:
@@ -91,7 +112,8 @@ class LatentPlan:
             elsewhere[h, :n] = table[:, 0]
             done += table.size
         actions = np.concatenate([table.ravel() for table in self.actions])
-        return BudgetPolicy(rewards.grid, self.budget, np.zeros_like(elsewhere), begin, actions, elsewhere)
+        first = np.full_like(elsewhere, -self.below)
+        return BudgetPolicy(rewards.grid, self.budget - self.below, first, begin, actions, elsewhere)
 
 
 PART_PRODUCTS, MOST_PARTS = 5_000_000, 16
@@ -109,23 +131,25 @@ def plan_latent(
     bonus: list[np.ndarray],
     tau: float,
     start: int,
+    goal: UnitGoal | None = None,
 ) -> LatentPlan:
     """The optimal plan of the model with these bonuses (on the scale where a step pays at most 1).
 
-    law_of [H] of [G, A]: the reward law of every pair. start: the group of the first state.
+    law_of [H] of [G, A]: the reward law of every pair. start: the group of the first state. goal: other than CVaR.
     """
     H, kind = model.horizon, action_type(law_of[0].shape[1])
-    table = np.zeros((1, 1))  # V_H(g, c) = c
+    table = np.zeros((1, 1)) if goal is None else goal.terminal[None]  # V_H(g, c) = c
     actions: list[np.ndarray] = []
     for h in reversed(range(H)):
         tell(H - h, H, "steps planned")
         shape = law_of[h].shape
         phi = np.ones((*shape, 1)) if h == H - 1 else model.steps[h].phi
         psi = model.steps[h - 1].psi if h else np.eye(1, shape[0], start)
-        chosen = np.empty((shape[0], (H - h) * rewards.top + 1), dtype=kind)
+        width = (H - h) * rewards.top + 1 if goal is None else goal.terminal.size
+        chosen = np.empty((shape[0], width), dtype=kind)
         table = backup(phi, table, law_of[h], rewards.laws, bonus[h] * rewards.top, psi, chosen)
         actions.append(chosen)
-    return LatentPlan(tuple(reversed(actions)), 0, 0.0, table[0]).at(tau)
+    return LatentPlan(tuple(reversed(actions)), 0, 0.0, table[0]).towards(goal, tau)
 
 
 def backup(

@@ -96,7 +96,8 @@ class FastFit:
         H, t, nr = self.model.horizon, self.count, self.clip.top + 1
         lowest = [max(self.budget - h * self.clip.top, 0) for h in range(H + 1)]
         weights: list[np.ndarray] = []
-        V = np.tile(np.arange(lowest[H], self.budget + 1.0), (t, 1))  # line 3
+        last = self.clip.last(np.arange(lowest[H], self.budget + 1))
+        V = np.tile(last, (t, 1))  # line 3
         for h in reversed(range(H)):  # line 4
             chosen, offset = self.chosen[h][:t], lowest[h] - lowest[h + 1]
             if not self.factored:
@@ -104,7 +105,7 @@ class FastFit:
                 _kernels.shift(V, self.units[h][:t], offset, after)
                 w = (self.inverse[h] @ (chosen.T @ after)).reshape(-1, nr, after.shape[1])  # line 6
             elif h == H - 1:
-                w = np.arange(lowest[H], self.budget + 1.0)[None]
+                w = last[None]
             else:
                 w = self.inverse[h] @ (chosen.T @ V)  # line 6, reward law applied later
             weights.append(w)

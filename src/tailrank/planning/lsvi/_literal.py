@@ -52,10 +52,11 @@ class LiteralFit:
     def policy(self) -> LsviPolicy:
         """Lines 3-11."""
         H, t, top = self.model.horizon, self.count, self.clip.top
-        budgets, rows = np.arange(H * top + 1), np.arange(t)
+        terminal = self.clip.terminal
+        budgets, rows = np.arange(H * top + 1 if terminal is None else terminal.size), np.arange(t)
         weights: list[np.ndarray] = []
         inverse: list[np.ndarray] = []
-        V = np.broadcast_to(budgets.astype(np.float64), (t, budgets.size))  # line 3
+        V = np.broadcast_to(self.clip.last(budgets), (t, budgets.size))  # line 3
         for h in reversed(range(H)):  # line 4
             x, bonus, units = self.features[h][:t], self.bonus[h, :t], self.units[h, :t]
             chosen = x[rows, self.actions[h, :t]]

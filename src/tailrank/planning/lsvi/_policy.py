@@ -26,7 +26,7 @@ class Clip:
 
     Corrected: from minus the bonuses still to come, cap (H - quiet - h)^+, to the budget i itself; the last `quiet`
     steps have no bonus. Printed: -H to H (in units, hence times the largest reward `top`), which cuts off values that
-    can be reached when H >= 5.
+    can be reached when H >= 5. terminal [C]: V_H at every budget, None for that of CVaR, the budget itself.
     """
 
     horizon: int
@@ -34,15 +34,23 @@ class Clip:
     cap: float
     printed: bool = False
     quiet: int = 2
+    terminal: np.ndarray | None = None
 
     def low(self, h: int) -> float:
         """The lower end at step h."""
-        return -float(self.horizon * self.top) if self.printed else -self.cap * max(self.horizon - self.quiet - h, 0)
+        least = 0.0 if self.terminal is None else float(self.terminal[0])
+        if self.printed:
+            return least - float(self.horizon * self.top)
+        return least - self.cap * max(self.horizon - self.quiet - h, 0)
 
     def high(self, budgets: np.ndarray) -> np.ndarray:
         """The upper end at these budgets."""
-        ends = np.asarray(budgets, dtype=np.float64)
+        ends = self.last(budgets)
         return np.full_like(ends, self.horizon * self.top) if self.printed else ends
+
+    def last(self, budgets: np.ndarray) -> np.ndarray:
+        """V_H at these budgets."""
+        return np.asarray(budgets, dtype=np.float64) if self.terminal is None else self.terminal[budgets]
 
     def check(self, h: int, bonus: np.ndarray) -> None:
         """Raise if a bonus exceeds what the corrected clip allows for."""

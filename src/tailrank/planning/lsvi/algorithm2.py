@@ -19,6 +19,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError, NotConverged
+from tailrank.models.goal import UnitGoal
 from tailrank.planning.lsvi._fast import FastFit
 from tailrank.planning.lsvi._literal import LiteralFit
 from tailrank.planning.lsvi._policy import Clip, LsviPolicy
@@ -121,16 +122,19 @@ class CvarLsvi:
         tau: float,
         rng: np.random.Generator,
         skip: bool = False,
+        goal: UnitGoal | None = None,
     ) -> LsviPlan:
         """The plan for one initial budget, the best of several, or the best of all (None). Budgets in units.
 
         Exploration depends on the initial budget, so this is one call of Algorithm 2 for each of them. skip: leave out
         those that cannot be best. V never falls as budgets grow, so from budget i to j the objective grows by j - i at
-        most; that holds of the estimates up to their error, which is what skipping may cost.
+        most; that holds of the estimates up to their error, which is what skipping may cost. goal: another objective,
+        whose budgets are indices (`models/goal.py`); none of them is skipped.
         """
         tau = checks.tail_level(tau)
-        most = model.horizon * _top(model)
-        given = range(most + 1) if budget is None else np.atleast_1d(budget)
+        most = model.horizon * _top(model) if goal is None else goal.terminal.size - 1
+        every = range(most + 1) if goal is None else goal.starts
+        given = every if budget is None else np.atleast_1d(budget)
         budgets = [checks.whole(i, "budget", least=0) for i in given]
         if not budgets or max(budgets) > most:
             raise InputError(f"budget = {max(budgets, default=None)}: must lie in 0..{most}, at least one is needed")
@@ -139,15 +143,16 @@ class CvarLsvi:
         objective: list[float] = []
         simulated, best = 0, None
         for i, stream in zip(budgets, rng.spawn(len(budgets)), strict=True):
-            if skip and tried and objective[-1] + i - tried[-1] <= max(objective):
+            if skip and goal is None and tried and objective[-1] + i - tried[-1] <= max(objective):
                 continue
-            run = self.run(model, i, stream)
+            run = self.run(model, i, stream, None if goal is None else goal.terminal)
             simulated += run.simulated
-            if best is None or i - run.value / tau > max(objective):
+            found = i - run.value / tau if goal is None else float(goal.promises(np.array(i), np.array(run.value)))
+            if best is None or found > max(objective):
                 best = run
             tried.append(i)
             values.append(run.value)
-            objective.append(i - run.value / tau)
+            objective.append(found)
         if best is None:
             raise InputError("budget: at least one is needed, found none")
         if best.lost_optimism:
@@ -160,13 +165,15 @@ class CvarLsvi:
             warnings.warn(f"CVaR-LSVI: gap {gap:.3g} units, asked for {self.tolerance}", NotConverged, stacklevel=2)
         return LsviPlan(tau, np.array(tried), np.array(values), np.array(objective), best, simulated)
 
-    def run(self, model: FeatureModel, budget: int, rng: np.random.Generator) -> LsviRun:
-        """Algorithm 2 for the initial budget i1.
+    def run(
+        self, model: FeatureModel, budget: int, rng: np.random.Generator, terminal: np.ndarray | None = None
+    ) -> LsviRun:
+        """Algorithm 2 for the initial budget i1; terminal [C]: V_H where it is not that of CVaR.
 
         Each policy is evaluated (lines 14-17) as soon as it is formed, so only the best one is ever kept.
         """
         explore, judge = rng.spawn(2)
-        fit = self._fit(model, budget)
+        fit = self._fit(model, budget, terminal)
         start = model.start()
         left = np.full(len(start), budget)
         values: list[float] = []
@@ -175,7 +182,7 @@ class CvarLsvi:
         best, error = None, np.inf
         while fit.count < self.iterations:  # line 2
             policy = fit.policy()  # lines 3-11
-            earned = rollout(model, policy.choose, budget, self.evaluations, judge).values(budget)  # line 15
+            earned = rollout(model, policy.choose, budget, self.evaluations, judge).values(budget, terminal)  # line 15
             values.append(float(earned.mean()))  # line 16
             optimistic.append(float(policy.value(0, start, left).mean()))
             if best is None or values[-1] < min(values[:-1]):  # line 18: min, not max
@@ -200,11 +207,11 @@ class CvarLsvi:
             status,
         )
 
-    def _fit(self, model: FeatureModel, budget: int) -> LiteralFit | FastFit:
+    def _fit(self, model: FeatureModel, budget: int, terminal: np.ndarray | None) -> LiteralFit | FastFit:
         """The regression of this variant, without data."""
         top = _top(model)
         cap = float(model.horizon * top) if self.cap is None else self.cap
-        clip = Clip(model.horizon, top, cap, self.clip == "printed", self.quiet)
+        clip = Clip(model.horizon, top, cap, self.clip == "printed", self.quiet, terminal)
         if self.variant == "literal":
             return LiteralFit(model, budget, self.lam, self.beta, clip, self.iterations)
         factored = self.variant == "factored"

@@ -154,11 +154,15 @@ class SimulatedEpisodes:
     actions: tuple[np.ndarray, ...]
     units: tuple[np.ndarray, ...]
 
-    def values(self, budget: int) -> np.ndarray:
-        """(budget - sum of rewards)^+ - sum of bonuses, [n] (line 16; the bonuses belong inside the mean)."""
+    def values(self, budget: int, terminal: np.ndarray | None = None) -> np.ndarray:
+        """(budget - sum of rewards)^+ - sum of bonuses, [n] (line 16; the bonuses belong inside the mean).
+
+        terminal [C]: V_H at every budget, where it is not that of CVaR.
+        """
         rows = np.arange(self.units[0].size)
         bonus = sum(v.bonus[rows, a] for v, a in zip(self.views, self.actions, strict=True))
-        return np.maximum(budget - np.sum(self.units, axis=0), 0) - bonus
+        left = np.maximum(budget - np.sum(self.units, axis=0), 0)
+        return (left if terminal is None else terminal[left]) - bonus
 
 
 Choose = Callable[[int, View, np.ndarray], np.ndarray]

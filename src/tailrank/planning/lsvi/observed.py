@@ -21,12 +21,13 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.settings import changed
 from tailrank.checks import InputError
+from tailrank.models.goal import UnitGoal
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.models.lowrank import draw
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi, LsviPlan
 from tailrank.planning.lsvi.model import FeatureModel, view
 from tailrank.planning.lsvi.settings import LsviSettings
-from tailrank.planning.observed.planner import SURE, Support, most_left
+from tailrank.planning.observed.planner import SURE, Goal, Support, most_left
 from tailrank.policies.observed import ObservedPlan
 
 LARGEST = 2**28
@@ -160,14 +161,17 @@ class LatentLsvi(LsviSettings):
         super().__post_init__()
         checks.whole(self.budgets, "budgets", 2)
 
-    def planned(self, model: FeatureModel, most: int, top: int, cap: float, tau: float, key: int) -> LsviPlan:
+    def planned(
+        self, model: FeatureModel, most: int, top: int, cap: float, tau: float, key: int, goal: UnitGoal | None = None
+    ) -> LsviPlan:
         """The plan from the best starting budget in 0..most. top: the largest reward, cap: the largest bonus, in
-        units; key: of the random numbers, beside the seed."""
-        tried = np.unique(np.linspace(0, most, min(most + 1, self.budgets)).round().astype(int))
+        units; key: of the random numbers, beside the seed; goal: another objective than CVaR."""
+        every = np.arange(most + 1) if goal is None else goal.starts
+        tried = every[np.unique(np.linspace(0, every.size - 1, min(every.size, self.budgets)).round().astype(int))]
         rng = np.random.default_rng([self.seed, key])
         scale, variant = self.beta * top, self.variant
         algorithm = CvarLsvi(self.iterations, self.evaluations, scale, LAM, self.clip, cap, variant, quiet=0)
-        return algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True)
+        return algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True, goal=goal)
 
     def __call__(
         self,
@@ -183,16 +187,19 @@ class LatentLsvi(LsviSettings):
         prior: float,
         caution: float = 0.0,
         support: list[Support | None] | None = None,
+        goal: Goal | None = None,
+        undominated: bool = True,
     ) -> ObservedPlan:
-        """The plan of the counted model, see `plan_observed`; it knows no caution."""
+        """The plan of the counted model, see `plan_observed`; it knows no caution, and estimates have no ties."""
         if caution > 0.0:
             raise InputError(f"caution = {caution}: is for the exact planner, CVaR-LSVI has none")
         model = LatentModel(
             counts, horizon, bonus, present, start, zero=zero, usual=usual, prior=prior, support=support
         )
         most = int(most_left(counts, horizon, zero, usual)[0])
+        aim = None if goal is None else goal(model.horizon * (int(model.reward_laws(0, model.start()).shape[-1]) - 1))
         cap, key = float(bonus.max(initial=0.0)), int(counts.counts.sum())
-        found = self.planned(model, most, counts.top, cap, tau, key)
+        found = self.planned(model, most, counts.top, cap, tau, key, aim)
         K, left = counts.n_latents, np.arange(found.budget + 1)
         values = []
         for h in range(horizon):

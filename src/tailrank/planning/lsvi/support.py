@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank.models.goal import UnitGoal
 from tailrank.planning.lsvi.algorithm2 import LsviPolicy
 from tailrank.planning.lsvi.observed import LatentLsvi
 from tailrank.planning.observed.support import RewardKinds, SupportStep
 from tailrank.policies.lowrank import SupportPlan
 from tailrank.policies.optimistic import rounded_up
+from tailrank.risk.measures.base import Measure
 
 FINEST = 100
 """Units of a reward, at most, for a shared unit to be taken as it is."""
@@ -136,28 +138,32 @@ class SupportModel:
 
 
 def plan_support_lsvi(
-    planner: LatentLsvi, model: SupportModel, tau: float, key: int
+    planner: LatentLsvi, model: SupportModel, tau: float, key: int, measure: Measure | None = None
 ) -> tuple[SupportPlan, np.ndarray, float]:
     """The plan of Algorithm 2, and its optimism: inverse covariances [H, J, J] and beta, in the units of rewards.
 
-    key: of the random numbers, beside the planner's seed.
+    key: of the random numbers, beside the planner's seed. measure: another objective than the CVaR at tau.
     """
     units, H = model.units, model.horizon
-    found = planner.planned(model, H * units.top, units.top, model.largest_bonus(), tau, key)
+    lowest, slope, goal = units.unit * units.low * H, 1.0 / tau, None
+    if measure is not None:
+        goal = UnitGoal.of(measure, lowest, units.unit, H * units.top)
+        slope = min(goal.reduction.slope * goal.reduction.loss, 1e300)
+    below = 0 if goal is None else goal.below
+    found = planner.planned(model, H * units.top, units.top, model.largest_bonus(), tau, key, goal)
     parts = [_written_out(found.policy, model, h, planner.variant != "factored") for h in range(H)]
-    first = units.low * (H - np.arange(H))
+    first = units.low * (H - np.arange(H)) - below
     left = np.arange(found.budget + 1)
     curve = units.unit * np.interp(left, found.budgets, found.values)
-    lowest = units.unit * units.low * H
     plan = SupportPlan(
         tuple(units.unit * table for table, _ in parts),
         first.astype(np.int64),
         units.unit,
-        units.unit * found.budget + lowest,
+        units.unit * (found.budget - below) + lowest,
         units.unit * float(found.objective.max()) + lowest,
         curve,
         0.0,
-        2 * units.unit * found.run.error / tau,
+        2 * units.unit * found.run.error * slope,
     )
     return plan, np.stack([inverse for _, inverse in parts]), units.unit * found.policy.beta
 

@@ -23,7 +23,7 @@ from tailrank.planning.exact.limits import Limits
 from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.engine import GridEngine
 from tailrank.planning.objectives.trade import TradeOff
-from tailrank.policies.tables import BudgetPolicy
+from tailrank.policies.tables import BudgetPolicy, MixedPolicy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.target import Target
 
@@ -90,6 +90,11 @@ class ConstrainedPlan:
     feasible: bool
     law: ReturnLaw
     seconds: float
+
+    @property
+    def policy(self) -> BudgetPolicy | MixedPolicy:
+        """What is played: one policy, or a mixture that draws one of two at the start of every episode."""
+        return self.first if self.share >= 1.0 else MixedPolicy(self.first, self.second, self.share)
 
     @property
     def gap(self) -> float:

@@ -8,7 +8,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.optimise import hidden
-from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.policies.tables import MixedPolicy, Policy
 from tailrank.risk.intervals import ConfidenceInterval
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
@@ -20,9 +20,10 @@ def value_of_policy(measure: Measure, policy: Policy, mdp: FiniteMDP) -> tuple[f
     """The measure of a policy's return in a known MDP, and bounds on it: equal, or apart by what rounding hides."""
     found = return_law(policy, mdp)
     value = measure.of_law(found.law)
-    if found.exact or not isinstance(policy, BudgetPolicy):
+    if found.exact:
         return value, ConfidenceInterval(value, value, 1.0, "exact")
-    off = hidden(SolveContext.of(mdp), policy.grid)
+    grid = (policy.first if isinstance(policy, MixedPolicy) else policy).grid  # type: ignore[attr-defined]
+    off = hidden(SolveContext.of(mdp), grid)
     low, high = (measure.of_law(ReturnLaw.of(found.law.values + shift, found.law.probs)) for shift in (-off, off))
     return value, ConfidenceInterval(low, high, 1.0, "certified")
 

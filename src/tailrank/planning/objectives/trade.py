@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrank.planning.objectives.engine import GridEngine, ShortfallTable
-from tailrank.policies.tables import BudgetPolicy
+from tailrank.policies.tables import BudgetPolicy, MixedPolicy
 
 MOST_INDUCTIONS = 11
 """Inductions of a frontier, beside that for the best CVaR and the law of the risk-neutral policy."""
@@ -34,6 +34,11 @@ class Mixed:
     mean: float
     budget: float
     weight: float
+
+    @property
+    def policy(self) -> BudgetPolicy | MixedPolicy:
+        """What is played."""
+        return self.first if self.pure else MixedPolicy(self.first, self.second, self.share)
 
     @property
     def pure(self) -> bool:

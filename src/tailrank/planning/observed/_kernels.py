@@ -8,13 +8,13 @@ from tailrank._system.jit import compiled
 
 
 @compiled(fastmath=True)
-def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usual, zero_left, tables, values, result):
+def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usual, ended, met, tables, values, result):
     """One step of the induction: values [K, A, C] of the actions, and result [K + 1, C] of the latents.
 
     Outcomes (after, units, counts) of pair k lie in ptr[k]..ptr[k + 1]. tables [K + 1, C']: the value in next latent
-    z' (K: ended) with c' left, linear in c' from its last entry on. bonus [K, A] in units; present [K]: latents of
-    the next step; usual: units that a pair never tried pays; least: the least that any pays; zero_left: units that an
-    ended episode has to its name.
+    z' (K: ended) with c' left, linear in c' below zero and from its last entry on. bonus [K, A] in units;
+    present [K]: latents of the next step; usual: units that a pair never tried pays; least: the least that any pays;
+    ended [C]: the value of an episode that is over; met: the slope of values below zero.
     """
     K, A, C = values.shape
     last = tables.shape[1] - 1
@@ -30,7 +30,7 @@ def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usu
         for z in range(K):
             if present[z]:
                 below = np.maximum(below, tables[z])
-        _add(worst, below, least, 1.0, True)
+        _add(worst, below, least, 1.0, met, True)
     pooled = np.empty(C)
     for z in range(K):
         pooled[:] = 0.0
@@ -45,15 +45,15 @@ def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usu
                 row[:] = worst
                 continue
             if n == 0.0:
-                _add(row, anywhere, usual, 1.0, True)
+                _add(row, anywhere, usual, 1.0, met, True)
                 continue
             row[:] = 0.0
             for e in range(ptr[k], ptr[k + 1]):
-                _add(row, tables[after[e]], units[e], counts[e] / n, False)
+                _add(row, tables[after[e]], units[e], counts[e] / n, met, False)
             if caution > 0.0:
                 squares[:] = 0.0
                 for e in range(ptr[k], ptr[k + 1]):
-                    _add_square(squares, tables[after[e]], units[e], counts[e] / n)
+                    _add_square(squares, tables[after[e]], units[e], counts[e] / n, met)
                 for c in range(C):
                     margin = np.sqrt(2.0 * caution * max(squares[c] - row[c] ** 2, 0.0) / n)
                     row[c] = min(row[c] + margin + (worst[c] - row[c]) * caution / (n + caution), worst[c])
@@ -76,18 +76,17 @@ def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usu
                 values[z, a, c] -= bonus[z, a]
                 if a == 0 or values[z, a, c] < result[z, c]:
                     result[z, c] = values[z, a, c]
-    for c in range(C):
-        result[K, c] = max(c - zero_left, 0)
+    result[K] = ended
 
 
 @compiled(fastmath=True, inline="always")
-def _add(row, table, u, p, fresh):
-    """row [C] += p table(max(c - u, 0)), with the table's linear tail; or = if fresh."""
+def _add(row, table, u, p, met, fresh):
+    """row [C] += p table(c - u), of slope `met` below zero and one above its last entry; or = if fresh."""
     C, last = row.size, table.size - 1
     if fresh:
         row[:] = 0.0
     for c in range(min(u, C)):
-        row[c] += p * table[0]
+        row[c] += p * (table[0] + met * (c - u))
     inside = min(C, u + last + 1)
     for c in range(u, inside):
         row[c] += p * table[c - u]
@@ -96,11 +95,11 @@ def _add(row, table, u, p, fresh):
 
 
 @compiled(fastmath=True, inline="always")
-def _add_square(row, table, u, p):
-    """row [C] += p table(max(c - u, 0))^2, as `_add`."""
+def _add_square(row, table, u, p, met):
+    """row [C] += p table(c - u)^2, as `_add`."""
     C, last = row.size, table.size - 1
     for c in range(min(u, C)):
-        row[c] += p * table[0] ** 2
+        row[c] += p * (table[0] + met * (c - u)) ** 2
     inside = min(C, u + last + 1)
     for c in range(u, inside):
         row[c] += p * table[c - u] ** 2

@@ -7,7 +7,11 @@
 Observations whose latent is sure are all alike: they stand in the sum as one point, so that the cost depends on
 the data only through the observations that are not (a subsample of them, whose error is reported). An ended
 episode earns nothing more: its value is max(c - what nothing costs in units, 0). Budgets above the most that can
-still be earned need no table: values are linear there.
+still be earned need no table: values are linear there. Other objectives have another Q_H (`models/goal.py`).
+
+**Ties.** Once the budget is met all actions have the same shortfall. A slope of `TIE` below zero (V_H(c) = TIE c there)
+gives those with the larger mean the smaller value: it is the objective shortfall - TIE mean, so that shortfalls which
+differ by less than TIE units for each unit of the mean count as tied.
 
 Pairs that were never tried lead anywhere: to every latent of the next step alike, with the step's usual reward.
 Pairs that were tried n times are mixed with all the outcomes of their latent, with weight prior / (n + prior).
@@ -20,6 +24,7 @@ inequality; Maurer and Pontil 2009). What was never tried is as bad as anything 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +32,7 @@ import numpy as np
 
 from tailrank._system.telling import tell
 from tailrank.episodes.replay import Replay
+from tailrank.models.goal import UnitGoal
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.policies.decoders.base import Decoder, posterior
 from tailrank.policies.observed import ObservedPlan
@@ -35,6 +41,10 @@ from tailrank.risk.law import best_budget
 SURE = 1e-3
 """An observation whose latent has probability above 1 - SURE counts as sure."""
 LARGEST_SUPPORT = 200
+TIE = 1e-10
+"""What a unit of the mean is worth in units of shortfall where ties are broken by the mean."""
+Goal = Callable[[int], UnitGoal | None]
+"""What is planned for where at most so many units are earned; None: the shortfall of CVaR."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class ObservedPlanner(Protocol):
         prior: float,
         caution: float = 0.0,
         support: list[Support | None] | None = None,
+        goal: Goal | None = None,
+        undominated: bool = True,
     ) -> ObservedPlan:
         """The plan."""
         ...
@@ -111,8 +123,12 @@ def plan_observed(
     prior: float,
     caution: float = 0.0,
     support: list[Support | None] | None = None,
+    goal: Goal | None = None,
+    undominated: bool = True,
 ) -> ObservedPlan:
     """The plan of the counted model.
+
+    undominated: where the shortfall is the same, the mean decides; of CVaR without bonus.
 
     bonus [steps, K, A] in units; present [H, K]: latents that a step has; start [n, K]: latents of first
     observations; zero: units of a reward of 0; usual [H]: the usual reward of each step in units.
@@ -127,10 +143,14 @@ def plan_observed(
     values: list[np.ndarray] = []
     nowhere = np.zeros(K, dtype=bool)
     error = 0.0
-    tables = np.zeros((K + 1, 1))
+    aim = None if goal is None else goal(int(most[0]))
+    met = TIE if undominated and aim is None and not bonus.any() else 0.0
+    tables = np.zeros((K + 1, 1)) if aim is None else np.tile(aim.terminal, (K + 1, 1))
     for h in reversed(range(H)):
         tell(H - h, H, "steps planned")
-        t, C = table_of[h], int(most[h]) + 1
+        t, C = table_of[h], int(most[h]) + 1 if aim is None else aim.terminal.size
+        left = np.arange(C) - (H - h) * zero
+        ended = np.where(left > 0, left, met * left) if aim is None else aim.terminal[np.maximum(left, 0)]
         least = int(units[ends[t] : ends[t + 1]].min(initial=zero))
         q, result = np.empty((K, A, C)), np.empty((K + 1, C))
         _kernels.backup(
@@ -144,7 +164,8 @@ def plan_observed(
             least,
             present[h + 1] if h < H - 1 else nowhere,
             int(usual[h]),
-            (H - h) * zero,
+            ended,
+            met,
             tables,
             q,
             result,
@@ -157,8 +178,12 @@ def plan_observed(
             tables[:K] = here.sure[:, None] * tables[:K] + np.einsum("zi,zic->zc", here.weights, points)
             error = max(error, _error(here.weights, points))
     first = _best(values[-1], start).mean(axis=0)
-    best = best_budget(np.arange(first.size), first, tau)
-    return ObservedPlan(tuple(reversed(values)), best, float(best - first[best] / tau), first, error)
+    if aim is None:
+        best = best_budget(np.arange(first.size), first, tau)
+        objective = float(best - first[best] / tau)
+    else:
+        best, objective = aim.best(first)
+    return ObservedPlan(tuple(reversed(values)), best, objective, first, error)
 
 
 def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) -> np.ndarray:

@@ -9,6 +9,11 @@ on a grid of one spacing, and V is interpolated between them. V has slopes in [0
 is off by at most a quarter of the spacing at each step; nothing is lost where rewards are multiples of the spacing.
 The table of step h reaches from the least to the most that can still be earned: below it V is constant, above it has
 slope 1. Ended episodes earn nothing more: their kind has V = max(c, 0).
+
+Other objectives have another V_H (`risk/measures/reduction.py`); tables then hold all budgets that can be left, at
+every step alike. Where u jumps (a target) and rewards lie between budgets, nothing bounds what interpolation does.
+Ties are broken by the mean as in `planning/observed/planner.py`: below the table, and below zero at the end, V has the
+slope TIE.
 """
 
 from __future__ import annotations
@@ -21,8 +26,11 @@ import numpy as np
 
 from tailrank._system.telling import tell
 from tailrank.models.grid import exact_grid
+from tailrank.planning.observed.planner import TIE
 from tailrank.policies.lowrank import SupportPlan
 from tailrank.risk.law import best_budget
+from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.reduction import Reduction
 
 BUDGETS = 200
 """Budgets of the first step, unless rewards share a unit."""
@@ -68,8 +76,16 @@ def plan_support(
     tau: float,
     *,
     start_bonus: np.ndarray | None = None,
+    measure: Measure | None = None,
+    undominated: bool = True,
 ) -> SupportPlan:
-    """The plan of a low-rank model. steps(h): the states that follow step h; start [n, A, J]: phi of first states."""
+    """The plan of a low-rank model. steps(h): the states that follow step h; start [n, A, J]: phi of first states.
+
+    measure: what is planned for; None: the CVaR at tau. undominated: as in `plan_observed`.
+    """
+    ends = rewards.low * horizon, rewards.high * horizon
+    aim = None if measure is None else measure.reduction(*ends)
+    met = TIE if undominated and aim is None and start_bonus is None else 0.0
     J, L, spacing = start.shape[2], len(rewards.values), rewards.spacing
     kinds = J // L
     first = np.array(
@@ -78,12 +94,15 @@ def plan_support(
     last = np.array(
         [np.ceil(rewards.high * (horizon - h) / spacing - 1e-9) for h in range(horizon + 1)], dtype=np.int64
     )
+    if aim is not None:
+        first, last = np.full_like(first, first[0] - last[0]), np.full_like(last, last[0] - first[0])
     tables: list[np.ndarray] = []
     error = 0.0
     for h in reversed(range(horizon)):
         tell(horizon - h, horizon, "steps planned")
         budgets = spacing * np.arange(first[h + 1], last[h + 1] + 1)
-        ahead = np.tile(np.maximum(budgets, 0.0), (kinds, 1))
+        ended = np.where(budgets > 0.0, budgets, met * budgets) if aim is None else aim.cost(budgets)
+        ahead = np.tile(ended, (kinds, 1))
         if h + 1 < horizon:
             step = steps(h)
             values = _values(step.phi, step.bonus, tables[-1])
@@ -92,16 +111,33 @@ def plan_support(
         wide = int(last[h] - first[h]) + 1
         table = np.empty((kinds, L, wide))
         for i, law in enumerate(rewards.values):
-            table[:, i] = _after(ahead, law / spacing, int(first[h] - first[h + 1]), wide, spacing)
+            table[:, i] = _after(ahead, law / spacing, int(first[h] - first[h + 1]), wide, spacing, met)
         tables.append(table.reshape(J, wide))
     curve = _values(start, start_bonus, tables[-1]).mean(axis=0)
     budgets = spacing * np.arange(first[0], last[0] + 1)
-    best = best_budget(budgets, curve, tau)
-    objective = float(budgets[best] - curve[best] / tau)
-    off = 0.0 if rewards.exact else horizon * spacing / 4 / tau
-    return SupportPlan(
-        tuple(reversed(tables)), first[:-1], spacing, float(budgets[best]), objective, curve, off, 2 * error / tau
-    )
+    off = 0.0 if rewards.exact else horizon * spacing / 4
+    if aim is None:
+        best = best_budget(budgets, curve, tau)
+        budget, objective, slope = float(budgets[best]), float(budgets[best] - curve[best] / tau), 1.0 / tau
+    else:
+        budget, objective = _best_start(aim, budgets, curve, ends)
+        slope = min(aim.slope * aim.loss, 1e300)
+        off = 1.0 / slope if aim.jumps and off else off
+    errors = off * slope, 2 * error * slope
+    return SupportPlan(tuple(reversed(tables)), first[:-1], spacing, budget, objective, curve, *errors)
+
+
+def _best_start(
+    aim: Reduction, budgets: np.ndarray, curve: np.ndarray, ends: tuple[float, float]
+) -> tuple[float, float]:
+    """The budget to start with, and what is promised there; budgets [C] with V_0 = curve [C]; ends: of returns."""
+    if aim.start is not None:
+        value = np.interp(aim.start, budgets, curve)
+        return aim.start, float(aim.value(np.array(aim.start), value))
+    inside = np.flatnonzero((budgets >= ends[0]) & (budgets <= ends[1]))
+    promised = aim.value(budgets[inside], curve[inside])
+    best = int(np.argmax(promised))
+    return float(budgets[inside[best]]), float(promised[best])
 
 
 def reward_kinds(seen: np.ndarray, horizon: int, most: int = 12, each: int = 16) -> tuple[RewardKinds, np.ndarray]:
@@ -156,8 +192,11 @@ def _values(phi: np.ndarray, bonus: np.ndarray | None, table: np.ndarray) -> np.
     return np.asarray(best)
 
 
-def _after(ahead: np.ndarray, law: np.ndarray, shift: int, wide: int, spacing: float) -> np.ndarray:
-    """Mean over rewards r of the law (in spacings) of ahead [K, C'] at the places shift + 0..wide - 1 - r."""
+def _after(ahead: np.ndarray, law: np.ndarray, shift: int, wide: int, spacing: float, met: float) -> np.ndarray:
+    """Mean over rewards r of the law (in spacings) of ahead [K, C'] at the places shift + 0..wide - 1 - r.
+
+    met: its slope below the first place.
+    """
     last = ahead.shape[1] - 1
     result = np.zeros((len(ahead), wide))
     near = np.round(law)
@@ -167,7 +206,7 @@ def _after(ahead: np.ndarray, law: np.ndarray, shift: int, wide: int, spacing: f
         left = np.minimum(inside.astype(np.int64), max(last - 1, 0))
         share = inside - left
         result += (1.0 - share) * ahead[:, left] + share * ahead[:, np.minimum(left + 1, last)]
-        result += spacing * np.maximum(place - last, 0.0)
+        result += spacing * (np.maximum(place - last, 0.0) + met * np.minimum(place, 0.0))
     return result / law.size
 
 

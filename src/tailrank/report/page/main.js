@@ -40,6 +40,14 @@ const page = {
     return seen;
   },
   policy: () => page.view().policy,
+  /** Show another policy. */
+  choose(i) {
+    Object.assign(store, { policy: i, step: 0, t: 0 });
+    byId("policy").value = i;
+    build();
+    // The point that was picked was drawn anew: who came by keyboard stays on it.
+    requestAnimationFrame(() => byId(`point-${i}`)?.focus({ preventScroll: true }));
+  },
   episode: () => pick(page.policy().raw.episodes, store.choice, page.view().tau),
   steps: () => (page.policy().raw.table ? page.policy().raw.table.steps.length : 1),
   horizon: () => (page.policy().raw.table ? page.policy().raw.table.horizon : page.episode().states.length - 1),

@@ -7,8 +7,10 @@ import { drawSeries, explanation, has, legend, SERIES, seriesTable } from "./lea
 import { mountPlayer } from "./player.js";
 import { figure } from "./plot.js";
 import { drawReturns, returnsTable } from "./returns.js";
+import { drawEfficient, efficientTable, sentence } from "./efficient.js";
 import { drawFrontier, frontierTable } from "./frontier.js";
 import { drawObjective, objectiveTable } from "./objective.js";
+import { mountPlayed, mountWatched } from "./watched.js";
 
 /** A section's body, emptied. */
 function body(id) {
@@ -69,6 +71,15 @@ export function buildTradeoff(page) {
   add("Value of every budget c", budgets, drawObjective, objectiveTable);
   if (problem.best.length) add("Mean against CVaR", FRONTIER, drawFrontier, frontierTable);
   else place.append(missing("Other policies were not evaluated, so there is no frontier to draw."));
+  const { efficient } = problem.raw;
+  if (!efficient) return null;
+  const drawn = figure(place, {
+    title: "What safety costs",
+    caption: () => sentence(efficient, page.store.policy),
+    draw: (picture, width) => drawEfficient(picture, width, efficient, page.store.policy, page.choose),
+    rows: () => efficientTable(efficient),
+  });
+  page.parts.push({ of: ["policy"], draw: drawn });
   return null;
 }
 
@@ -129,6 +140,7 @@ export function buildActions(page) {
   const policy = page.policy();
   const { store } = page;
   const { table, episodes } = policy.raw;
+  if (!table && policy.raw.watched) return mountWatched(page, place, policy);
   if (!table) return place.append(missing(policy.absent.table));
   const range = html("input", {
     type: "range",
@@ -176,6 +188,7 @@ function whereabouts(page) {
 export function buildEpisodes(page) {
   const place = body("episodes");
   const policy = page.policy();
+  if (!policy.raw.episodes && policy.raw.played) return mountPlayed(page, place, policy);
   if (!policy.raw.episodes) return place.append(missing(policy.absent.episodes));
   const show = mountPlayer(place, page);
   page.parts.push({ of: ["t", "choice", "policy", "level"], draw: show });

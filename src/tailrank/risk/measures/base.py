@@ -18,7 +18,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.risk.law import ReturnLaw
+from tailrank.risk.measures.reduction import Reduction, certainty
 
 Terminal = Callable[[np.ndarray], np.ndarray]
 """f(b) for real budgets b [n] that are left at the end."""
@@ -144,6 +146,13 @@ class Measure(ABC):
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The best policy of the engine."""
 
+    def reduction(self, low: float, high: float) -> Reduction:
+        """The measure as an expected utility, for learners, where returns lie between `low` and `high`."""
+        raise InputError(
+            f"objective = {self.name}: cannot be learned, it is no OCE, utility or target; known are cvar, mean-cvar, "
+            "entropic, mean-variance, utility, target, mean"
+        )
+
     def of(self, values: object, probs: object = None) -> float:
         """The measure of the law with these values [n] and probabilities [n] (omitted: of a sample)."""
         return self.of_law(ReturnLaw.of(values, probs))
@@ -178,6 +187,11 @@ class Certainty(Measure):
     def bend(self) -> float:
         """The largest -u'' away from kinks at 0. Where it is zero, a best budget is an attainable return."""
         return 0.0
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """Itself. u is concave: none of its slopes exceeds that of the secant just left of -(high - low)."""
+        far = np.array([-1.001, -1.0]) * max(high - low, 1e-9)
+        return certainty(self.utility, float(np.diff(self.utility(far))[0] / np.diff(far)[0]))
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """b + max over policies of E u(R - b) at all attainable b, and between them where u bends.

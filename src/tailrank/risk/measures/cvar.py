@@ -13,6 +13,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw, best_budget
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
+from tailrank.risk.measures.reduction import Reduction, certainty
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class CVaR(Measure):
     def of_law(self, law: ReturnLaw) -> float:
         """The mean of the worst tau-fraction of a law."""
         return law.cvar(self.tau)
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """u(t) = -t^- / tau."""
+        return certainty(lambda t: np.minimum(t, 0.0) / self.tau, 1.0 / self.tau)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """One induction on shortfalls; of the best budgets one with the best mean."""

@@ -16,6 +16,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
+from tailrank.risk.measures.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,18 @@ class Entropic(Measure):
     def of_law(self, law: ReturnLaw) -> float:
         """-log E exp(-beta X) / beta."""
         return entropic_value(law, self.beta)
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """An expected utility counted from the least return, then the logarithm (see `risk/measures/reduction.py`)."""
+        beta, least = self.beta, math.exp(-min(self.beta * (high - low), 700.0))
+
+        def utility(t: np.ndarray) -> np.ndarray:
+            return np.asarray(-np.expm1(-beta * np.maximum(t, 0.0)) / beta)
+
+        def close(b: np.ndarray, v: np.ndarray) -> np.ndarray:
+            return np.asarray(b - np.log(np.maximum(1.0 - beta * v, least)) / beta)
+
+        return Reduction("OCE", utility, 1.0, low, close, loss=1.0 / least)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The log-sum-exp backup."""

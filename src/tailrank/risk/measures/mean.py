@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
+from tailrank.risk.measures.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Mean(Measure):
     def of_law(self, law: ReturnLaw) -> float:
         """E X."""
         return law.mean
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """The return is its own utility."""
+        return Reduction("utility", lambda t: t, 1.0, 0.0, lambda b, v: v)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """The risk-neutral induction."""

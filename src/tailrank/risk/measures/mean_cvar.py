@@ -15,6 +15,7 @@ from tailrank import checks
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.cvar import tail_objective
+from tailrank.risk.measures.reduction import Reduction, certainty
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class MeanCVaR(Measure):
     def of_law(self, law: ReturnLaw) -> float:
         """weight E X + (1 - weight) CVaR_tau(X)."""
         return self.weight * law.mean + (1.0 - self.weight) * law.cvar(self.tau)
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """u(t) = weight t - (1 - weight) t^- / tau."""
+        rest = (1.0 - self.weight) / self.tau
+        return certainty(lambda t: self.weight * t + rest * np.minimum(t, 0.0), self.weight + rest)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """One induction on shortfalls and means, then the best budget."""

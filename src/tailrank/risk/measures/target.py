@@ -10,6 +10,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
+from tailrank.risk.measures.reduction import Reduction
 
 NEAR = 16 * np.finfo(np.float64).eps
 """How far below the target a return may be, relative to it, and still reach it: 0.3 reaches 0.1 + 0.2.
@@ -34,6 +35,15 @@ class Target(Measure):
         """P(X >= at)."""
         near = min(NEAR * abs(self.at), 0.5 * float(np.diff(law.values).min(initial=np.inf)))
         return min(1.0, float(law.probs[law.values >= self.at - near].sum()))
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """1 from the target on, in place of a slope 1 over all returns."""
+        near = self.at - NEAR * abs(self.at)
+
+        def met(t: np.ndarray) -> np.ndarray:
+            return np.where(t >= near, 1.0, 0.0)
+
+        return Reduction("target", met, 1.0 / max(high - low, 1e-300), 0.0, lambda b, v: v, jumps=True)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Terminal reward 1 where the budget is used up, from the budget `at`."""

@@ -13,6 +13,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
+from tailrank.risk.measures.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Utility(Measure):
     def of_law(self, law: ReturnLaw) -> float:
         """E U(X)."""
         return float(law.probs @ self.utility(law.values))
+
+    def reduction(self, low: float, high: float) -> Reduction:
+        """U itself; its largest slope is one between two points."""
+        slope = max((v - u) / (y - x) for (x, u), (y, v) in pairwise(self.points))
+        return Reduction("utility", self.utility, slope or 1.0, 0.0, lambda b, v: v)
 
     def plan(self, engine: BudgetEngine) -> BestPolicy:
         """Terminal reward U(-b), from the budget 0: what is left is minus what was earned."""

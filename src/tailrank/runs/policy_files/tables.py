@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.arrays import check_arrays
+from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
+from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy
 
 Arrays = dict[str, np.ndarray]
 BUDGET = {
@@ -54,6 +54,32 @@ def budget_policy(arrays: Arrays, scalars: dict[str, Any], n_actions: int = MOST
     return BudgetPolicy(grid=scalars["grid"], budget=budget, **_with_own_types(arrays))
 
 
+def mixed_parts(policy: MixedPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """Both policies under their names, the share and the seed of the draws; they share the grid."""
+    if policy.first.grid != policy.second.grid:
+        raise InputError("policy: the two policies of a mixture must have the same grid to be saved")
+    arrays: Arrays = {}
+    scalars: dict[str, Any] = {"grid": policy.first.grid, "share": float(policy.share), "seed": int(policy.seed)}
+    for name, one in (("first", policy.first), ("second", policy.second)):
+        own, others = to_parts(one)
+        arrays |= {f"{name}.{key}": value for key, value in own.items()}
+        scalars[f"{name}.budget"] = others["budget"]
+    return arrays, scalars
+
+
+def mixed_policy(arrays: Arrays, scalars: dict[str, Any]) -> MixedPolicy:
+    """The mixture of two policies that fit together."""
+    check_scalars(scalars, "grid", "share", "seed", "first.budget", "second.budget")
+    share = checks.inside(scalars["share"], "share", "[0, 1]")
+    first, second = (
+        budget_policy(arrays_below(arrays, f"{name}."), {"grid": scalars["grid"], "budget": scalars[f"{name}.budget"]})
+        for name in ("first", "second")
+    )
+    if first.first.shape != second.first.shape or len(arrays) != 2 * len(BUDGET):
+        raise InputError("first, second: must be policies of the same steps and states, and nothing else")
+    return MixedPolicy(first, second, share, checks.whole(scalars["seed"], "seed", 0))
+
+
 def markov_policy(arrays: Arrays, scalars: dict[str, Any]) -> MarkovPolicy:
     """The policy with these actions."""
     check_scalars(scalars)
@@ -69,12 +95,8 @@ def cloned_parts(policy: ClonedPolicy) -> tuple[Arrays, dict[str, Any]]:
 def cloned_policy(arrays: Arrays, scalars: dict[str, Any]) -> ClonedPolicy:
     """The policy with this law."""
     check_scalars(scalars, "horizon")
-    check_arrays(arrays, {"law": "float [S, A] >= 0"})
-    law = arrays["law"]
-    off = np.abs(law.sum(axis=1) - 1.0)
-    if off.max() > checks.PROBABILITY_TOLERANCE:
-        raise InputError(f"law: probabilities must sum to 1, found {law[off.argmax()].sum():g} in row {off.argmax()}")
-    return ClonedPolicy(law, checks.steps(scalars["horizon"]))
+    check_arrays(arrays, {"law": "float [S, A] >= 0, sums to 1"})
+    return ClonedPolicy(arrays["law"], checks.steps(scalars["horizon"]))
 
 
 def level_policy(arrays: Arrays, scalars: dict[str, Any]) -> LevelPolicy:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailrank._system.settings import fixed
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela.bonus import BonusRule, per_visit
 from tailrank.learning.ela.parts import Planner
 from tailrank.learning.rivals.states.cvar_ucbvi import Tabular
@@ -40,6 +42,7 @@ def plan_optimistic(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.r
 class Bastani(Tabular):
     """The optimistic learner of Bastani et al. (2022); `alpha_scale` is c."""
 
+    goal: Aim = fixed(CVAR)
     planner: Planner = plan_optimistic
     bonus: BonusRule = per_visit
 

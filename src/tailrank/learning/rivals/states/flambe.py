@@ -26,9 +26,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import Checked, part, setting
+from tailrank._system.settings import Checked, fixed, part, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela.bonus import BonusRule, none
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Act, ELAState, RollIn
@@ -76,6 +77,7 @@ class Covering(Checked):
 class Flambe(ELA):
     """FLAMBE (Agarwal et al. 2020): explores without rewards."""
 
+    goal: Aim = fixed(CVAR)
     schedule: Schedule = PRACTICAL
     bonus: BonusRule = none
     roll_in: RollIn = part(Covering())

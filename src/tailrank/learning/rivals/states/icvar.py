@@ -28,8 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank._system.settings import Checked, changed, part, setting
+from tailrank._system.settings import Checked, changed, fixed, part, setting
 from tailrank.envs.protocols import CountableEnv
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Planner
 from tailrank.learning.rivals.states.cvar_ucbvi import Tabular
@@ -112,6 +113,7 @@ class NestedPlanner(Checked):
 class ICVaRRM(Tabular):
     """ICVaR-RM (Du et al. 2022): tabular, nested CVaR; `alpha_scale` is c."""
 
+    goal: Aim = fixed(CVAR)
     planner: Planner = plan_nested
     share: bool = changed(ELA, "share", False)
 

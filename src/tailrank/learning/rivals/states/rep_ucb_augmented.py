@@ -30,6 +30,7 @@ import numpy as np
 from tailrank._system.settings import Checked, fixed, part, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
+from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Counted, Oracles, Planner
 from tailrank.learning.oracles.choices import ModelChoice
@@ -129,6 +130,7 @@ def plan_augmented(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.ra
 class RepUCBAugmented(ELA):
     """Rep-UCB on the budget-augmented MDP, for the tail."""
 
+    goal: Aim = fixed(CVAR)
     oracle: Oracles = part(AugmentedOracles())
     planner: Planner = plan_augmented
     counted: Counted = with_budget
