@@ -15,7 +15,7 @@ from tailrank.learning.offline.candidates import best_caution
 from tailrank.learning.offline.coverage import action_shares
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.planning.pessimistic.goals import TailGoal, WorthGoal, goal_of
-from tailrank.policies.cloned import ClonedPolicy
+from tailrank.policies.tables import ClonedPolicy
 from tailrank.risk.measures import CVaR, Entropic, Mean, MeanCVaR, MeanVariance, Utility, VaR
 from tailrank.runs.policy_files.storage import load, save
 

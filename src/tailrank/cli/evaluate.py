@@ -299,10 +299,12 @@ def as_dict(one: Estimate) -> dict[str, object]:
 
 def _check_fits(policy: Policy, mdp: FiniteMDP, name: str) -> None:
     """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
-    table = getattr(policy, "first", getattr(policy, "actions", None))
-    shape = table.shape[:2] if table is not None else ()
+    from tailrank.policies.tables import ClonedPolicy, table_shape
+
+    shape: tuple[int, ...] = table_shape(policy) or ()
     if shape != (mdp.horizon, mdp.n_states):
         found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
         raise Failure(f"policy: has {found}, {name} has {mdp.horizon} steps and {mdp.n_states} states")
-    if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
-        raise Failure(f"policy: plays action {policy.actions.max()}, {name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
+    most = policy.law.shape[1] - 1 if isinstance(policy, ClonedPolicy) else int(policy.actions.max())  # type: ignore[attr-defined]
+    if most >= mdp.n_actions:
+        raise Failure(f"policy: plays action {most}, {name} has {mdp.n_actions} actions")

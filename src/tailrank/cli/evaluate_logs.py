@@ -12,8 +12,7 @@ from tailrank.cli.options import print_json
 if TYPE_CHECKING:
     from tailrank.envs.mdp_files.draft import Source
     from tailrank.models.mdp import FiniteMDP
-    from tailrank.policies.cloned import ClonedPolicy
-    from tailrank.policies.tables import BudgetPolicy, Policy
+    from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
     from tailrank.runs.policy_files.storage import Stored
 
 LABELLED = ("states", "actions")
@@ -45,8 +44,8 @@ def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy | ClonedPo
     """The plan of a log over the states of an MDP, matched by name or number."""
     import numpy as np
 
-    from tailrank.policies.cloned import ClonedPolicy
     from tailrank.policies.relabel import places, relabelled
+    from tailrank.policies.tables import ClonedPolicy
 
     policy: Any = stored.policy
     cloned = isinstance(policy, ClonedPolicy)

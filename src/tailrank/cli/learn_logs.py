@@ -82,7 +82,7 @@ def learn_logs(
     check_free(out)
     measures = measures_of(options, (options["tau"],), ())
     given: dict[str, Any] = {key: value or None if key.endswith("_range") else value for key, value in options.items()}
-    settings = {key: value for key, value in options.items() if value not in (None, ())}
+    settings = {key: str(x) if x == float("inf") else x for key, x in options.items() if x not in (None, ())}
     if str(given["states"]).isdigit():
         given["states"] = tuple(range(min(int(given["states"]), 10**7)))
     learned = learn(

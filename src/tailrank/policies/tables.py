@@ -8,7 +8,7 @@ that is left (`BudgetPolicy`), a confidence level (`LevelPolicy`), what was draw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -184,6 +184,25 @@ class UniformPolicy(Memoryless):
         return np.asarray(memory[:, h])
 
 
+@dataclass(frozen=True, eq=False)
+class ClonedPolicy(Memoryless):
+    """law [S, A]: the probability of every action; horizon: H. Draws are those of `rng`."""
+
+    law: np.ndarray
+    horizon: int
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def start(self, n: int) -> np.ndarray:
+        """A random number for each step of n episodes, [n, H], so that draws do not depend on what happens."""
+        return self.rng.random((n, self.horizon))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action that the random number of step h falls on."""
+        total = np.cumsum(self.law[states], axis=1)
+        drawn = (memory[:, h, None] * total[:, -1:] >= total).sum(axis=1)
+        return np.asarray(np.minimum(drawn, self.law.shape[1] - 1))
+
+
 @dataclass(frozen=True)
 class LevelPolicy:
     """Acts on (step, state, confidence level): the policy of Chow et al. (2015), levels on a grid.
@@ -252,6 +271,8 @@ class LevelPolicy:
 
 def table_shape(policy: Policy) -> tuple[int, int] | None:
     """The numbers of steps and states (H, S) of a policy of tables, else None."""
+    if isinstance(policy, ClonedPolicy):
+        return policy.horizon, len(policy.law)
     if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
         return None
     return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
@@ -260,11 +281,14 @@ def table_shape(policy: Policy) -> tuple[int, int] | None:
 def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
     """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
     shape = table_shape(policy)
-    if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+    if shape is None:
         return
     if shape != (H, S):
         raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
-    most = int(policy.actions.max(initial=0))
+    if isinstance(policy, ClonedPolicy):
+        most = policy.law.shape[1] - 1
+    elif isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
+        most = int(policy.actions.max(initial=0))
     if isinstance(policy, BudgetPolicy):
         most = max(most, int(policy.elsewhere.max(initial=0)))
     if most >= A:
@@ -275,7 +299,7 @@ def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
 
 def on_states(policy: Policy) -> bool:
     """Whether it plays on the numbers of states, not on observations."""
-    return isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy)
+    return isinstance(policy, BudgetPolicy | MarkovPolicy | ClonedPolicy | LevelPolicy)
 
 
 def horizon_of(policy: Policy) -> int | None:

@@ -38,8 +38,7 @@ from tailrank.learning.offline.models import MODELS
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.planning.pessimistic.goals import goal_of
 from tailrank.planning.pessimistic.model import RecordedModel
-from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
 from tailrank.risk.measures.base import Measure
 from tailrank.risk.measures.cvar import CVaR
 

@@ -20,12 +20,12 @@ from typing import Literal
 import numpy as np
 
 from tailrank import checks
+from tailrank.models.averaged import averaged
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.limits import unlimited
-from tailrank.policies.cloned import ClonedPolicy, averaged
-from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, Policy, check_fits
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, MarkovPolicy, Policy, check_fits
 from tailrank.risk.law import ReturnLaw
 
 LISTED_LIMIT = 20_000
@@ -101,11 +101,11 @@ def return_law(
     grid: where to round rewards if the law is too large to list (default: the policy's own). check: called before
     every step on the grid.
     """
+    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     if isinstance(policy, ClonedPolicy):
         return return_law(
             MarkovPolicy(np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)), averaged(mdp, policy.law)
         )
-    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":

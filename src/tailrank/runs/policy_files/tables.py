@@ -11,8 +11,7 @@ from tailrank import checks
 from tailrank._system.arrays import check_arrays
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
-from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy
 
 Arrays = dict[str, np.ndarray]
 BUDGET = {
