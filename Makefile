@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := .venv/.ready
 
-.PHONY: help setup hooks demo test check rest lint types installed examples readme docs lock audit lowest package bench study clean
+.PHONY: help setup hooks demo test models others check rest lint types installed examples readme docs lock audit lowest package bench study clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -46,6 +46,16 @@ test: $(READY)  ## all tests (those of the report page in Chromium, which is ins
 	@bash scripts/chromium.sh
 	@$(BIN)/python -m pytest
 
+# The same tests in two halves, so that both cores have work to the end.
+HALF := tests/risk tests/models tests/policies tests/envs tests/planning tests/learning
+
+models: $(READY)
+	@$(BIN)/python -m pytest $(HALF)
+
+others: $(READY)
+	@bash scripts/chromium.sh
+	@$(BIN)/python -m pytest tests $(addprefix --ignore=,$(HALF))
+
 lint: $(READY)  ## ruff
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -56,8 +66,7 @@ types: $(READY)  ## mypy --strict
 examples: $(READY)  ## run the example scripts
 	@for script in frozen_lake betting machine_maintenance risky_lock cliff function_class; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
-	@for script in known played; do echo "examples/notebooks/$$script.py"; \
-	  (mkdir -p demo && cd demo && ../$(BIN)/python -W error ../examples/notebooks/$$script.py) || exit 1; done
+	@$(BIN)/python scripts/notebooks.py
 	@for script in inventory sepsis driving; do echo "examples/$$script.py"; \
 	  OPENBLAS_NUM_THREADS=1 TAILRANK_SMALL=0.02 $(BIN)/python -W ignore examples/$$script.py demo/$$script.png || exit 1; done
 
@@ -72,8 +81,8 @@ installed: $(READY)  ## what is installed is what is locked, unchanged, under li
 	@$(BIN)/python scripts/lock.py --check
 	@$(BIN)/python scripts/audit.py
 
-check: $(READY)  ## what CI runs: tests beside everything else, on two cores
-	@+$(MAKE) --no-print-directory -j2 --output-sync=target test rest
+check: $(READY)  ## what CI runs: all tests and everything else, on two cores
+	@+$(MAKE) --no-print-directory -j2 --output-sync=target models others rest
 
 rest: lint types installed examples readme docs
 

@@ -4,6 +4,8 @@ trading   five numbers, five positions; returns with Student's t of 3 degrees of
 maze      a guarded maze as in CeSoR (Greenberg et al. 2022): the short way pays a toll that is seldom and large
 pole      CartPole with gusts, 100 steps, and a fall that costs 50
 stock     perishable stock of three ages with random demand, eight order sizes
+hover     a craft in turbulent wind that must not leave its band
+lava      MiniGrid's DistShift1 with slips
 """
 
 from __future__ import annotations
@@ -117,6 +119,56 @@ class Stock(gymnasium.Env):
         return self._seen(), 5.0 * sold - 2.0 * order - 1.0 * spoiled - 1.5 * left, False, False, {}
 
 
+class Hover(gymnasium.Env):
+    """A craft held at a height in turbulent wind; leaving the band ends the episode and costs 30; H = 120."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Box(-np.inf, np.inf, (3,), np.float32), spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.height, self.speed, self.wind = self.np_random.uniform(-0.3, 0.3), 0.0, 0.0
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.array([self.height, self.speed, self.wind], dtype=np.float32)
+
+    def step(self, action):
+        gust = 1.5 * self.np_random.standard_normal() if self.np_random.random() < 0.03 else 0.0
+        self.wind = 0.9 * self.wind + 0.25 * self.np_random.standard_normal() + gust
+        self.speed += 0.1 * (2.5 * (int(action) - 1) + 1.2 * self.wind + self.height)
+        self.height += 0.1 * self.speed
+        out = bool(abs(self.height) > 1.0)
+        return self._seen(), -30.0 if out else 1.0 - abs(self.height) - 0.1 * (int(action) != 1), out, False, {}
+
+
+class Lava(gymnasium.Wrapper):
+    """MiniGrid-DistShift1-v0 with slips: a tenth of the actions is random, lava costs 1, a step 0.01; needs minigrid.
+
+    Seen are the place and the direction, one-hot; actions are left, right and forward.
+    """
+
+    def __init__(self) -> None:
+        import minigrid  # noqa: F401
+
+        super().__init__(gymnasium.make("MiniGrid-DistShift1-v0").unwrapped)
+        self.observation_space = spaces.MultiDiscrete([self.env.width, self.env.height, 4])
+        self.action_space = spaces.Discrete(3)
+
+    def _seen(self):
+        return np.array([*self.env.agent_pos, self.env.agent_dir])
+
+    def reset(self, *, seed=None, options=None):
+        self.env.reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action):
+        if self.env.np_random.random() < 0.1:
+            action = int(self.env.np_random.integers(3))
+        _, reward, over, _, _ = self.env.step(int(action))
+        return self._seen(), (1.0 if reward > 0 else -1.0 if over else 0.0) - 0.01, bool(over), False, {}
+
+
 def windy_lander():
     """LunarLander with wind; needs Box2D."""
     return gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
@@ -127,11 +179,13 @@ TASKS = {
     "pole": (Pole, 100),
     "maze": (Maze, 60),
     "stock": (Stock, 25),
+    "hover": (Hover, 120),
+    "lava": (Lava, 60),
     "lander": (windy_lander, 400),
     "sepsis": ("icu_sepsis:Sepsis/ICU-Sepsis-v2", 100),
 }
 """What makes the environment, and its horizon."""
-FOR_DEFAULTS = ("trading", "pole", "maze")
+FOR_DEFAULTS = ("trading", "pole", "maze", "hover")
 """Tasks that were looked at when defaults were chosen; the others only judge."""
 
 

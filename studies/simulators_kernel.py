@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -53,7 +54,13 @@ def run(task: str, method: str, steps: int, seed: int) -> dict[str, object]:
     found = cvar_interval(returns, TAU, 0.95, rng=streams.evaluation(0, 1))
     row = {"task": task, "method": method, "steps": steps, "seed": seed, "cvar": cvar(returns, TAU)}
     row |= {"low": found.lower, "high": found.upper, "mean": float(returns.mean()), "seconds": round(seconds, 1)}
-    return row | about
+    return row | about | {"commit": commit()}
+
+
+def commit() -> str:
+    """The commit that is run; with a + where files have changed since."""
+    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def trained(method, env, steps, seed, streams):
@@ -149,7 +156,7 @@ def possible(task: str, method: str) -> bool:
     if method == "rule":
         return rule_of_thumb(TASKS[task][0]) is not None
     needs = {"sb3_contrib": method in ("qr-dqn-mean", "qr-dqn-cvar", "ppo"), "jax": method == "shortfall-dqn"}
-    needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis"}
+    needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis", "minigrid": task == "lava"}
     missing = [name for name, needed in needs.items() if needed and find_spec(name) is None]
     if missing:
         print(f"{task}, {method}: left out, {', '.join(missing)} is not installed", flush=True)

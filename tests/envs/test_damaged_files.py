@@ -24,7 +24,7 @@ MDP = FiniteMDP.from_rows(
 )
 SUFFIXES = [".csv", ".csv.gz", ".json", ".npz"]
 FUZZ = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -528,7 +528,7 @@ def test_played_returns_follow_the_law_of_the_plan():
 
 def test_defaults():
     learner = ELA(0.1, CLASS)
-    assert (learner.schedule, learner.collect, learner.share, learner.batch) == (PRACTICAL, "rollins", False, 1)
+    assert (learner.schedule, learner.collect, learner.share, learner.batch) == (PRACTICAL, "rollins", None, 1)
     assert learner.schedule.cap_for(7) == 7.0
     assert OutputRule().name == "best"
 

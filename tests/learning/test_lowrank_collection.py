@@ -17,6 +17,7 @@ from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.planning.lsvi.observed import LatentLsvi
 from tailrank.policies.optimistic import OptimisticPolicy
+from tailrank.runs._restored import check_lowrank
 
 H = 3
 QUICK = LowRankOracle(shared=True, members=1, epochs=4, width=4)
@@ -36,10 +37,12 @@ def learner(cls=LowRankELA, model="lowrank", **settings):
     return cls(0.2, Discriminative(model=model, rank=2), lowrank=QUICK, **settings)
 
 
-@pytest.mark.parametrize("collect", ["rollins", "printed"])
-def test_episodes_follow_the_plan_before_u_and_uniform_actions_after(collect):
+@pytest.mark.parametrize(
+    ("collect", "kinds"), [("rollins", {"phi": "forest", "psi": "discriminative"}), ("printed", {})]
+)
+def test_episodes_follow_the_plan_before_u_and_uniform_actions_after(collect, kinds):
     env, streams = make_simulator("continuous-lowrank", horizon=H, n_features=2, d=2, n_actions=3), Streams(2)
-    mine = learner(collect=collect, pilot=10, batch=60)
+    mine = learner(collect=collect, pilot=10, batch=60, **kinds)
     before = mine.init(env, streams)
     plan = before.policy
     after, info = mine.step(before, env, streams)
@@ -58,7 +61,9 @@ def test_episodes_follow_the_plan_before_u_and_uniform_actions_after(collect):
     printed = collect == "printed"
     assert (t.episode >= 10).sum() == 20 * (1 + 2 + 2 if printed else 1 + 2 + 3)
     assert (t.in_d & (t.episode >= 10)).sum() == 20 * (0 + 1 + 1 if printed else 0 + 1 + 2)
+    check_lowrank(after.to_arrays(), env)
     again = mine.resumed(mine.state_from(after.to_arrays(), replay), env)
+    assert again.chosen == after.chosen
     for x, y in zip(again.policy.plan.tables, after.policy.plan.tables, strict=True):
         np.testing.assert_array_equal(x, y)
 

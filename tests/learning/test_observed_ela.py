@@ -13,6 +13,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.state import ObservedState
+from tailrank.runs._episodes import NAMES
 
 
 class Small:
@@ -134,7 +135,7 @@ def test_a_state_from_arrays_goes_on_to_the_same_bits():
     state, _, _ = trained(learner, lock, 5, 33)
     arrays = {name: array.copy() for name, array in state.to_arrays().items()}
     replay = replace(state.replay, n=0)
-    replay.add(*(getattr(state.replay, name).copy() for name in ("features", "actions", "units", "lengths")))
+    replay.add(*(getattr(state.replay, name).copy() for name in NAMES))
     again = learner.resumed(ObservedState.from_arrays(arrays, replay), lock)
     for _ in range(12):
         state, _ = learner.step(state, lock, streams)
@@ -220,18 +221,36 @@ def test_the_horizon_is_not_taken_for_an_end():
     assert judged(learner, state, endless, streams, 0.2) == pytest.approx(10.0)
 
 
-def test_a_reward_out_of_range_is_named():
+def test_a_reward_out_of_range_widens_the_range():
     learner = ObservedELA(0.2, Discriminative(rank=2), pilot=30, longest_pilot=30)
     surprise, streams = Surprise(), Streams(0)
     surprise.reward_range = None
+    before = learner.init(surprise, streams)
+    narrow = before.replay.units.copy()
+    surprise.late = True
+    with pytest.warns(UserWarning, match=r"a reward outside .* after 31 episodes; the range is now .*"):
+        state, info = learner.step(before, surprise, streams)
+    replay, grid = state.replay, state.grid
+    assert (state.episodes, info.refitted) == (31, True)
+    np.testing.assert_allclose(grid.low + grid.unit * replay.units, replay.rewards, atol=grid.unit / 2 + 1e-9)
+    assert replay.rewards[-1].max() == 50.0
+    assert state.counts.top == grid.top
+    assert info.objective <= 50.0 * surprise.horizon
+    # Files of a run hold the units of the grid of their time.
+    replay.measure(np.concatenate([narrow, np.zeros_like(narrow[:1])]))
+    again = learner.resumed(ObservedState.from_arrays(state.to_arrays(), replay), surprise)
+    np.testing.assert_allclose(grid.low + grid.unit * again.replay.units, replay.rewards, atol=grid.unit / 2 + 1e-9)
+    assert again.policy.plan.objective == state.policy.plan.objective
+
+
+def test_a_reward_outside_a_declared_range_is_named():
+    surprise, streams = Surprise(), Streams(0)
+    learner = ObservedELA(0.2, Discriminative(rank=2), pilot=30, longest_pilot=30, reward_range=(-1.0, 5.0))
     state = learner.init(surprise, streams)
     surprise.late = True
-    with pytest.raises(InputError, match=r"reward = 50 at step 0: lies outside .* pilot of 30 episodes.*reward_range"):
+    with pytest.raises(InputError, match=r"reward = 50 at step 0: lies outside .*declared.*wider reward_range"):
         learner.step(state, surprise, streams)
     assert state.episodes == 30, "what was refused is not kept"
-    declared = replace(learner, reward_range=(-1.0, 50.0))
-    state = declared.init(surprise, streams)
-    assert state.grid.source == "declared"
 
 
 @pytest.mark.parametrize(

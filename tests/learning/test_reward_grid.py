@@ -50,7 +50,7 @@ def test_rewards_that_share_nothing_are_rounded_to_the_nearest(seed):
     wide = max(rewards.max() + spread / 4, 0) - min(rewards.min() - spread / 4, 0)
     assert grid.unit == pytest.approx(wide / 20)
     assert 20 <= grid.top <= 22
-    assert "pilot of 30 episodes" in grid.source
+    assert "30 episodes" in grid.source
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -97,7 +97,7 @@ def test_rewards_outside_are_refused():
     with pytest.raises(InputError) as found:
         grid.units(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 9.5]]), np.array([3, 3]))
     text = str(found.value)
-    assert text.startswith("1: reward = 9.5 at step 2: lies outside -1 to 2 (a pilot of 1 episodes)")
+    assert text.startswith("1: reward = 9.5 at step 2: lies outside -1 to 2 (1 episodes)")
     assert "reward_range" in text
     assert "\n" not in text
     with pytest.raises(InputError, match=r"reward = -3 at step 0: lies outside .* \(declared\)"):

@@ -77,8 +77,8 @@ def test_contract(name):
         roll(fresh, policy, 2 * np.arange(100) + 1).actions, roll(fresh, other, 2 * np.arange(100) + 1).actions
     )
     third = Counting()
-    learn(third, rival, episodes=300, seed=8)
-    assert third.seeds != lock.seeds
+    learn(third, rival, episodes=40, seed=8)
+    assert third.seeds[:40] != lock.seeds[:40]
 
 
 @EACH

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_simulators import Gamble, Simulated
@@ -10,6 +12,7 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.shortfall.targets import ELSEWHERE, TeachingSteps
 from tailrank.learning.simulators.learners import ShortfallLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.kernel import BudgetScale
@@ -25,7 +28,7 @@ jnp = jax.numpy
 def candidate(**more):
     from tailrank.learning.shortfall.candidate import ShortfallCandidate
 
-    return ShortfallCandidate(**({"hidden": (16,), "budgets": 16, "ratio": 2.0, "batch": 32} | more))
+    return ShortfallCandidate(**({"hidden": (16,), "members": 2, "budgets": 16, "effort": 60.0, "batch": 32} | more))
 
 
 def engine():
@@ -39,38 +42,52 @@ def layers(rng, inputs=3, hidden=4, outputs=2 * 5):
     return tuple((rng.normal(size=s).astype(np.float32), rng.normal(size=s[1]).astype(np.float32)) for s in sizes)
 
 
-def batch_of(rng, n=6, inputs=3):
-    e = engine()
-    x, after = rng.normal(size=(2, n, inputs)).astype(np.float32)
-    over, end = np.array([0, 1] * (n // 2), dtype=np.float32), rng.normal(size=n).astype(np.float32)
-    return e.TransitionBatch(x, rng.integers(0, 2, size=n), 2 * rng.normal(size=n).astype(np.float32), after, over, end)
+def test_targets_against_a_plain_recursion():
+    """Three episodes of 4, 1 and 3 steps; every budget by itself, values looked up by np.interp."""
+    rng = np.random.default_rng(0)
+    lengths, C, trust = np.array([4, 1, 3]), 7, 0.8
+    T = int(lengths.sum())
+    q = np.cumsum(rng.random((T, 2, C)), axis=2)
+    actions, shift, end = rng.integers(0, 2, size=T), 2 * rng.normal(size=T), rng.normal(size=T)
+    steps = TeachingSteps(np.zeros((T, 1)), actions, shift, end, lengths)
+    found = steps.targets(q, trust)
+    stops = np.cumsum(lengths)
+    for begin, stop in zip(stops - lengths, stops, strict=True):
+        after = None
+        for t in range(stop - 1, begin - 1, -1):
+            places = np.arange(C) - shift[t]
+            if after is None:
+                aim = np.maximum(places + end[t], 0.0)
+            else:
+                aim = np.interp(places, np.arange(C), after) + np.maximum(places - (C - 1), 0.0)
+            np.testing.assert_allclose(found[t], np.clip(np.diff(aim), 0.0, 1.0), atol=1e-6)
+            part = np.where(q[t].argmin(axis=0) == actions[t], trust, trust * ELSEWHERE)
+            after = q[t].min(axis=0) + part * (aim - q[t, actions[t]])
 
 
-def test_targets_against_brute_force():
-    rng, e = np.random.default_rng(0), engine()
-    mine, slow, batch = layers(rng), layers(rng), batch_of(rng)
-    found = np.asarray(e.targets(mine, slow, batch, 2))
-    C = found.shape[1]
-    for i in range(len(found)):
-        q, q_slow = (shortfalls(np, forward(np, net, batch.after[i : i + 1]).reshape(2, -1)) for net in (mine, slow))
-        v = [q_slow[int(np.argmin(q[:, c])), c] for c in range(C)]
-        for c in range(C):
-            place = c - float(batch.shift[i])
-            inside = np.interp(place, np.arange(C), v) + max(place - (C - 1), 0.0)
-            expected = max(place + float(batch.end[i]), 0.0) if batch.over[i] else inside
-            assert found[i, c] == pytest.approx(expected, abs=1e-4)
+def test_targets_of_greedy_episodes_are_what_was_paid():
+    """Where every action is the network's own and all is trusted, the target is the shortfall of the real return."""
+    scale, lengths = BudgetScale(1.0, -4.0, 12, 0.0), np.array([3])
+    rewards = np.array([1.0, -2.0, 3.0])
+    q = np.zeros((3, 2, 12))
+    q[:, 1] = 1.0
+    steps = TeachingSteps(np.zeros((3, 1)), np.zeros(3, dtype=int), rewards, np.full(3, scale.low), lengths)
+    q[:, 0] = np.maximum(np.arange(12) + scale.low, 0.0) * 0.3
+    q[:, 1] = q[:, 0] + 1.0
+    found = steps.targets(q, 1.0)
+    for t in range(3):
+        short = np.maximum(scale.budget(np.arange(12), 0) - rewards[t:].sum(), 0.0)
+        np.testing.assert_allclose(found[t], np.diff(short), atol=1e-6)
 
 
 def test_gradient_against_differences():
     rng, e = np.random.default_rng(1), engine()
-    mine, slow, batch = layers(rng), layers(rng), batch_of(rng)
-    slope = jax.grad(e.loss)(mine, slow, batch, 2)
-    # With the target held still, as the gradient holds it.
-    aim = np.clip(np.diff(np.asarray(e.targets(mine, slow, batch, 2), dtype=np.float64), axis=1), 0.0, 1.0)
+    mine, x, action = layers(rng), rng.normal(size=(6, 3)).astype(np.float32), rng.integers(0, 2, size=6)
+    aim = rng.random((6, 5)).astype(np.float32)
+    slope = jax.grad(e.loss)(mine, e.TargetBatch(x, action, aim))
 
     def plain(net):
-        logits = forward(np, net, np.asarray(batch.x, dtype=np.float64)).reshape(len(aim), 2, -1)
-        chosen = logits[np.arange(len(aim)), batch.action]
+        chosen = forward(np, net, x.astype(np.float64)).reshape(6, 2, -1)[np.arange(6), action]
         return float((np.logaddexp(0.0, chosen) - aim * chosen).mean())
 
     for i, j, k in ((0, 1, 2), (0, 0, 0), (1, 3, 7)):
@@ -78,6 +95,19 @@ def test_gradient_against_differences():
         step[j, k] = 1e-5
         moved = [tuple((w + s * step if n == i else w, b) for n, (w, b) in enumerate(mine)) for s in (1, -1)]
         assert float(slope[i][0][j, k]) == pytest.approx((plain(moved[0]) - plain(moved[1])) / 2e-5, abs=1e-4)
+
+
+def test_new_standardisation_leaves_the_networks_as_they_were():
+    env, streams = Slope(), Streams(0)
+    batch = play_simulator(UniformPolicy(2, 3, streams.planner(0)), env, streams.train_seeds(0, 40), keep_features=True)
+    played = PlayedEpisodes.none(3, 1).with_played(batch)
+    fitted = candidate(effort=5.0).fit(played, 2, 0.3, np.random.default_rng(0))
+    other = fitted.restandardised(replace(played, features=3.0 * played.features + 1.0))
+    assert other.spread != pytest.approx(fitted.spread)
+    seen = np.linspace(-1, 1, 5)[:, None]
+    np.testing.assert_allclose(
+        other.policy((0, 1))[0].values(seen, 1), fitted.policy((0, 1))[0].values(seen, 1), atol=1e-4
+    )
 
 
 def test_shortfalls_have_slopes_between_zero_and_one():
@@ -95,13 +125,13 @@ def test_network_learns_the_shortfall_of_a_tiny_mdp():
         UniformPolicy(2, 2, streams.planner(0)), env, streams.train_seeds(0, 400), keep_features=True
     )
     played = PlayedEpisodes.none(2, 1).with_played(batch)
-    fitted = candidate(members=1, budgets=40, ratio=4.0).fit(played, 2, 0.3, np.random.default_rng(0))
+    fitted = candidate(members=1, budgets=40, effort=120.0).fit(played, 2, 0.3, np.random.default_rng(0))
     policy, promise = fitted.policy((0,))
     budgets = fitted.scale.budget(np.arange(fitted.scale.count), 1)
     q = policy.values(np.zeros((1, 1)), 1)[0] * fitted.scale.unit
     exact = np.stack([np.maximum(budgets - 0.7, 0), 0.5 * np.maximum(budgets, 0) + 0.5 * np.maximum(budgets - 2, 0)])
     assert np.abs(q - exact).max() < 0.2
-    assert promise == pytest.approx(0.7, abs=0.15)  # the safe way is the best tail
+    assert 0.7 - 0.25 < promise < 0.7 + 0.05  # the safe way is the best tail; the targets err to the side of caution
 
 
 class Slope(Simulated):

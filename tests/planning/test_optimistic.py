@@ -140,7 +140,10 @@ def test_the_bernstein_bonus_by_hand():
     plan = plan_bernstein(problem, [x, np.zeros((2, 1))], RNG)
     # At budget 1: W = (1, 0) with law q; no doubt yet, as the last step is known; R = 1.
     mean, variance = 0.25, 0.25 * 0.75
-    assert plan.curve[1] == pytest.approx(mean - np.sqrt(2 * 0.02 * variance) - 0.02)
+    paid = np.sqrt(2 * 0.02 * variance) + 0.02
+    assert plan.curve[1] == pytest.approx(mean - paid)
+    for floor, least in ((0.5, paid), (1.5, 1.5 * np.sqrt(0.02))):  # below and above what is paid anyway
+        assert plan_bernstein(problem, [x, np.zeros((2, 1))], RNG, floor).curve[1] == pytest.approx(mean - least)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -29,8 +29,13 @@ CASES = {
     "ela": BASE | {"model": "mixture", "rank": 4, "batch": 3, "output_episodes": 10, "reward_range": [-1.0, 1.0]},
     "bins": BASE | {"algorithm": "bins", "planner": {"batch": 9}},
     "policy-gradient": BASE | {"algorithm": "policy-gradient", "planner": {"batch": 9}, "rewards": "learned"},
+    "kernel": BASE | {"algorithm": "kernel", "planner": {"representatives": 20}},
 }
-FEW = {"bins": ["nan reward", "ragged observation", "exits", "reset raises"], "policy-gradient": ["nan observation"]}
+FEW = {
+    "bins": ["nan reward", "ragged observation", "exits", "reset raises"],
+    "policy-gradient": ["nan observation"],
+    "kernel": ["nan reward", "exits"],
+}
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, which no child uses

@@ -35,3 +35,26 @@ def test_an_odd_caller(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stdout
+
+
+LITTLE = """
+import resource
+import numpy, scipy.linalg
+from tailrank._system.blas import claim_buffers
+claim_buffers()  # without a limit it does nothing
+claim_buffers.cache_clear()
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**25, size + 2**25))
+try:
+    claim_buffers()
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads how much is mapped")
+def test_a_matrix_library_without_room_is_an_error_and_no_endless_loop():
+    """OpenBLAS tries for ever to map its buffer."""
+    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", LITTLE], env=alone, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("64 MB for a matrix library could not be allocated"), done.stderr

@@ -69,10 +69,12 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """The function as machine code: `@compiled`, or with options of Numba `@compiled(inline="always")`."""
     if function is None:
         return lambda f: compiled(f, **options)
-    return Kernel(function, {"nogil": True, "fastmath": FAST} | options)
+    return Kernel(function, {"nogil": True, "fastmath": FAST, "no_cfunc_wrapper": True} | options)
 
 
 inlined = compiled(inline="always")
+nested = compiled(no_cpython_wrapper=True)
+"""For kernels that only kernels call: compiled without what Python would need to call them."""
 
 
 def _prefetch(array: Any, index: Any) -> None:

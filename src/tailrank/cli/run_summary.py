@@ -56,7 +56,7 @@ def returned(text: str) -> str:
 def _cvar(result: Mapping[str, Any]) -> str:
     text = f"{result['cvar']:.6g} at tau = {result['tau']:g}, of the policy that is returned"
     if "cvar_low" not in result:
-        return f"{text} (exact)"
+        return f"{text}; mean {result['mean']:.6g} (both exact)" if "mean" in result else f"{text} (exact)"
     n, method = result["evaluation_episodes"], result["method"]
     between = f"{result['cvar_low']:.6g} to {result['cvar_high']:.6g}"
     return f"{text}; {between} with confidence 0.95 ({method}, {n} fresh episodes); mean {result['mean']:.6g}"

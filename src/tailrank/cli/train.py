@@ -102,8 +102,8 @@ def train(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Learn a policy for SOURCE: risky-lock, random-lowrank, risky-shortcut, decoy, or an MDP as for solve; from
-    observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
+    """Learn a policy for SOURCE: an environment of tailrank list (risky-lock, walled-lock, ...), or an MDP as for
+    solve; from observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result; more --iterations or
     --episodes than before make it longer.
@@ -177,11 +177,12 @@ def _only_played(where: dict[str, Any], notes: list[str], plain: bool) -> bool:
     given = {key: where[key] for key in ("horizon", "start", "imports") if key in where}
     try:
         with collected([]):
-            why = sources.many_states(sources.read(name, **given, **where.get("settings", {})).mdp) if plain else ""
+            mdp = sources.read(name, **given, **where.get("settings", {})).mdp
     except NoTable:
         return True
     except InputError:
         return False  # what is wrong is said when the environment is made
+    why = sources.many_states(mdp) if plain else ""
     notes += [why] if why else []
     return bool(why)
 
@@ -258,11 +259,14 @@ def _config(
     elif run.get("iterations") is None:
         raise Failure("--iterations or --episodes: must be given")
     learner = tables["learner"]
-    plain = "rewards" not in where and not set(learner) - {"tau"}
-    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and _only_played(where, notes, plain):
-        if plain:
+    if not file and where["name"] not in (*ENVIRONMENTS, *SIMULATORS) and "rewards" not in where:
+        plain = not set(learner) - {"tau"}
+        played = _only_played(where, notes, plain)
+        if not played and learner.get("model") == "auto":
+            del learner["model"]  # the default for states that can be counted
+        elif played and plain:
             learner["algorithm"] = SMOOTH
-        elif "rewards" not in where:
+        elif played:
             where["rewards"] = "learned"
     config = RunConfig.from_dict(tables, shown | own)
     if file:

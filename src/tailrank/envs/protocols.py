@@ -10,6 +10,9 @@ from tailrank.models.lowrank import LowRankModel, StepModel
 from tailrank.models.mdp import FiniteMDP
 from tailrank.models.rewards import RewardLaw
 
+LARGEST = 1e30
+"""Largest number that a simulator may give: sums of such rewards are finite, and features are kept as float32."""
+
 
 class CountableEnv(Protocol):
     """An environment that can be reset and played for H steps, many episodes at once.

@@ -87,6 +87,9 @@ def make(
     upsilon: float | None = None,
     width: int | None = None,
     levels: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    step_timeout: float | None = None,
+    skip_bad: bool = False,
     **settings: Any,
 ) -> CountableEnv | Simulator:
     """The environment of `source`, to learn and to play in.
@@ -96,8 +99,8 @@ def make(
     (a finite MDP, or an environment whose transition table can be read), "observations" if only what is observed is to
     be used; "auto" is "states" for finite MDPs and for ids of environments that have a table.
     horizon, discount, start, imports: as in `solve`. upsilon: spacing of the grid that rewards are rounded up to.
-    width: copies that play side by side. levels: values in every dimension of continuous actions. settings: of the
-    environment, by name.
+    width: copies that play side by side. levels: values in every dimension of continuous actions. workers,
+    step_timeout, skip_bad: as in `open_simulator`. settings: of the environment, by name.
 
     >>> make("risky-lock", horizon=5).n_actions, make("CartPole-v1").n_features
     (4, 4)
@@ -119,7 +122,17 @@ def make(
                 raise
     from tailrank.envs.gymnasium.simulator import simulator_with
 
-    return simulator_with(source, settings, horizon=horizon, width=width, imports=imports, levels=levels)
+    return simulator_with(
+        source,
+        settings,
+        horizon=horizon,
+        width=width,
+        imports=imports,
+        levels=levels,
+        workers=workers,
+        step_timeout=step_timeout,
+        skip_bad=skip_bad,
+    )
 
 
 def many_states(mdp: FiniteMDP) -> str:

@@ -17,16 +17,13 @@ from tailrank import checks
 from tailrank._system.telling import tell
 from tailrank.checks import InputError
 from tailrank.envs import sources
-from tailrank.envs.protocols import CountableEnv, Simulator
+from tailrank.envs.protocols import LARGEST, CountableEnv, Simulator
 from tailrank.episodes._gymnasium import play_in_gymnasium
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, on_states, policy_of
 
 if TYPE_CHECKING:
     pass
-
-MOST = 1e30
-"""Largest number that a simulator may give: sums of such rewards are finite, and features are kept as float32."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +257,7 @@ def play_simulator(
 
     The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
     long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
+    Episodes that a simulator with `skip_bad` says went wrong are left out: there may be fewer than seeds.
 
     >>> from tailrank import make_simulator
     >>> from tailrank.policies.tables import UniformPolicy
@@ -283,14 +281,20 @@ def play_simulator(
         tell(i, seeds.size, "episodes")
         batches.append(_batch(policy, simulator, seeds[i : i + width], keep_features))
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
+    bad = np.concatenate([b[4] for b in batches])
+    if bad.all():
+        raise InputError(f"{simulator.name}: no episode of {seeds.size} went well; first {simulator.first_bad}")  # type: ignore[attr-defined]
     features = np.concatenate([b[3] for b in batches]) if keep_features else None
+    if bad.any():
+        actions, rewards, lengths, seeds = (part[~bad] for part in (actions, rewards, lengths, seeds))
+        features = None if features is None else features[~bad]
     return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, seeds, features)
 
 
 def _batch(
     policy: Policy, simulator: Simulator, seeds: np.ndarray, keep: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Actions, rewards, lengths and features (empty unless kept) of at most `width` episodes."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Actions, rewards, lengths, features (empty unless kept) and which went wrong, of at most `width` episodes."""
     n, H = seeds.size, simulator.horizon
     actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
     lengths, over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
@@ -304,10 +308,10 @@ def _batch(
         reward, after, ended = simulator.step(chosen)
         reward = np.where(over, 0.0, reward)
         after = np.where(over[:, None], seen, _features(simulator, after, seeds, f"step {h}"))
-        bad = np.flatnonzero(~(np.abs(reward) <= MOST))
+        bad = np.flatnonzero(~(np.abs(reward) <= LARGEST))
         if bad.size:
             where = f"{simulator.name}, seed {seeds[bad[0]]}, step {h}"
-            raise InputError(f"{where}: reward = {reward[bad[0]]:g}, must be finite and at most {MOST:g}")
+            raise InputError(f"{where}: reward = {reward[bad[0]]:g}, must be finite and at most {LARGEST:g}")
         actions[:, h], rewards[:, h] = np.where(over, -1, chosen), reward
         lengths += ~over
         over = over | ended
@@ -317,7 +321,8 @@ def _batch(
             break
         memory = policy.update(h, seen, chosen, reward, after, memory)
         seen = after
-    return actions, rewards, lengths, kept
+    wrong = np.isin(np.arange(n), list(getattr(simulator, "bad", ())))
+    return actions, rewards, lengths, kept, wrong
 
 
 def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: str) -> np.ndarray:
@@ -326,9 +331,9 @@ def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: 
         raise InputError(f"{simulator.name}: features must have shape {wanted}, found {list(np.shape(found))}")
     # A copy: a simulator may write its next observations into the same array.
     features = np.array(found)
-    fits = np.abs(features) <= MOST
+    fits = np.abs(features) <= LARGEST
     if not fits.all():
         i, j = np.argwhere(~fits)[0]
         where = f"{simulator.name}, seed {seeds[i]}, {step}"
-        raise InputError(f"{where}: feature {j} = {features[i, j]:g}, must be finite and at most {MOST:g}")
+        raise InputError(f"{where}: feature {j} = {features[i, j]:g}, must be finite and at most {LARGEST:g}")
     return features

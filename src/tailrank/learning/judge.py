@@ -93,8 +93,9 @@ class ExactJudge:
         return {"cvar": self.cvar(state.plan)}
 
     def verdict(self, plan: LatentPlan, k: int) -> dict[str, Any]:
-        """The exact CVaR of a plan."""
-        return {"cvar": self.law(plan).cvar(self.tau)}
+        """The exact CVaR of a plan, and its mean."""
+        law = self.law(plan)
+        return {"cvar": law.cvar(self.tau), "mean": law.mean}
 
     def _pushed(self, plan: LatentPlan) -> ReturnLaw:
         model, law_of, start = self.model

@@ -1,8 +1,13 @@
 """Which plan a learner returns (erratum 5 in docs/paper_notes.md).
 
-- "best" (default): a few iterates, drawn before the run as the paper draws one, and the plan without bonus of
-  the last model are played for fresh episodes; the one with the highest CVaR there is returned, with a bound.
+- "best" (default): a few iterates, drawn before the run as the paper draws one, the plan without bonus of the last
+  model, and the same plan begun with the budgets that it takes for half and for a quarter of the tail, are played for
+  fresh episodes; the one with the highest CVaR there is returned, with a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
+
+The smaller tails are there because a model may take a crash that it has met too seldom for rarer than it is. At a tau
+near the chance of that crash its best plan is then one that crashes. A smaller budget is the same plan with less to
+hope for.
 """
 
 from __future__ import annotations
@@ -31,6 +36,8 @@ WHY = {
     "greedy": "the last model's plan without bonus",
 }
 RULES = tuple(WHY)
+SMALLER = (2, 4)
+"""Parts of the tail for which the last model's plan is tried, beside the tail itself."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class OutputRule:
             return ReturnedPolicy(kept[k], f"iterate {k}", why)
         candidates = [("greedy", learner.greedy(state, env, streams))]
         if self.name == "best":
+            candidates += careful(candidates[0][1], learner.aim or learner.tau)
             candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
         if len(candidates) == 1:
             return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
@@ -82,6 +90,22 @@ class OutputRule:
         lower, _ = dkw_bounds(played[best], learner.tau, 1 - self.delta / len(candidates), bounds)  # type: ignore[arg-type]
         bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
         return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
+
+
+def careful(plan: LatentPlan, tau: float) -> list[tuple[str, LatentPlan]]:
+    """The same plan with the budgets for parts of the tail, as far as they are others; their names first.
+
+    None where the plan does not know what every budget is worth, as those of CVaR-LSVI.
+    """
+    if plan.curve.size == 0 or (np.diff(plan.curve) < -1e-9 * plan.curve[-1]).any():
+        return []
+    found, budgets = list[tuple[str, LatentPlan]](), {plan.budget}
+    for part in SMALLER:
+        other = plan.at(tau / part)
+        if other.budget not in budgets:
+            budgets.add(other.budget)
+            found.append((f"greedy for tau / {part}", other))
+    return found
 
 
 def play_plan(

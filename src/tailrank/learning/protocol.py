@@ -27,6 +27,8 @@ from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.law import cvar
 
 COUNTABLE, SIMULATOR = "countable", "simulator"
+FEWEST_RETURNS = 5
+"""Episodes of an iteration below which their mean has no interval."""
 
 
 class LearnerState(Protocol):
@@ -237,9 +239,24 @@ class SimulatorLearner(Tail):
         """What a run returns by an output rule of `outputs`, with so many more episodes: the last policy."""
         return ReturnedPolicy(self.policy(state, env, streams), "the last policy", "it is what the rival returns")
 
+    def neutral(self, state: Any, env: Simulator) -> Policy | None:
+        """What it would play for the mean alone, to be set beside its policy; None where it has no such plan."""
+        return None
+
     def episodes_each(self, horizon: int) -> int:
         """Episodes an iteration."""
         return 1
+
+
+def mean_return(returns: np.ndarray) -> dict[str, float]:
+    """Columns of a row: the mean of returns [n], with a 95% interval (Student's t) where there are enough of them."""
+    n, mean = returns.size, float(returns.mean()) if returns.size else np.nan
+    if n < FEWEST_RETURNS:
+        return {"return": mean}
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(n - 1, 0.975) * returns.std(ddof=1) / np.sqrt(n))
+    return {"return": mean, "return_low": mean - half, "return_high": mean + half}
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled
+from tailrank._system.jit import nested
 
 BLOCK = 512
 """Budgets handled at a time, so that sums over outcomes stay in the first-level cache."""
 
 
-@compiled
+@nested
 def add_rows(q, n, at, weight, m, v):
     """q[i] += sum over r < m of weight[r] * v[at[r] + i], i < n: eight rows at a time, then four, then one."""
     r = 0
@@ -40,7 +40,7 @@ def add_rows(q, n, at, weight, m, v):
         r += 1
 
 
-@compiled
+@nested
 def sum_rows(x, n, at, weight, m, v, to):
     """x[to + i] = sum over r < m of weight[r] * v[at[r] + i], i < n, for any m: one loop for up to eight rows."""
     p0, u0 = weight[0], np.uintp(at[0])
@@ -85,7 +85,7 @@ def sum_rows(x, n, at, weight, m, v, to):
         add_rows(x[to : to + n], n, at[8:m], weight[8:m], m - 8, v)
 
 
-@compiled
+@nested
 def lowest(x, at, bonus, name, m, n, tie, best, chosen):
     """Where in `best` and `chosen` (scratch, 2 BLOCK each) the least value of m actions and its name begin.
 

@@ -46,6 +46,16 @@ def shortfalls(xp: Any, logits: Any) -> Any:
     return xp.concatenate([zero, xp.cumsum(slopes, axis=-1)], axis=-1)
 
 
+def mean_shortfalls(layers: Layers, x: np.ndarray, n_actions: int, count: int) -> np.ndarray:
+    """Q [n, A, C] in units, the mean of E networks with layers W [E, k, k'], b [E, k'], for inputs x [n, k]."""
+    members = len(layers[0][0])
+    total = np.zeros((len(x), n_actions, count))
+    for e in range(members):
+        logits = forward(np, tuple((w[e], b[e]) for w, b in layers), x)
+        total += shortfalls(np, logits.reshape(len(x), n_actions, -1))
+    return total / members
+
+
 @dataclass(frozen=True)
 class ShortfallPolicy(ChargedBudget):
     """A `Policy` on features [n, m]; its memory [n] is the budget that is left.
@@ -78,11 +88,7 @@ class ShortfallPolicy(ChargedBudget):
     def values(self, features: np.ndarray, left: Any) -> np.ndarray:
         """Q [n, A, C] in units on the grid of budgets, with so many steps left."""
         x = network_input(features, left, self.horizon, self.centre, self.spread)
-        total = np.zeros((len(x), self.n_actions, self.scale.count))
-        for e in range(len(self.layers[0][0])):
-            logits = forward(np, tuple((w[e], b[e]) for w, b in self.layers), x)
-            total += shortfalls(np, logits.reshape(len(x), self.n_actions, -1))
-        return total / len(self.layers[0][0])
+        return mean_shortfalls(self.layers, x, self.n_actions, self.scale.count)
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The action with the least shortfall for each observation [n, m] and budget [n]."""

@@ -61,11 +61,7 @@ def facts_of_runs(runs: list[Run]) -> tuple[Facts, ...]:
         rows = [(k, v) for k, v in sorted(config.items()) if k not in shared]
         rows.append(("status", run.status))
         names = (
-            "cvar",
-            "cvar_low",
-            "cvar_high",
             "cvar_star",
-            "mean",
             "regret",
             "iterations",
             "episodes",

@@ -76,6 +76,9 @@ def simulator(config: RunConfig) -> Simulator:
         width=given.width,
         imports=given.imports,
         levels=given.action_levels,
+        workers=given.workers,
+        step_timeout=given.step_timeout,
+        skip_bad=bool(given.skip_bad),
     )
 
 

@@ -132,7 +132,10 @@ class RunConfig:
     def simulated(self) -> bool:
         """Whether it learns from observations of a simulator."""
         environment, learner = self.environment, self.learner
-        asked = environment.rewards is not None or learner.settings.get("model") in OBSERVED
+        model = learner.settings.get("model")
+        asked = environment.rewards is not None or (
+            model in OBSERVED and (model != "auto" or environment.name not in ENVIRONMENTS)
+        )
         only_there = not learner.foreign and learner.algorithm in SIMULATED and learner.algorithm not in COUNTABLE
         return asked or environment.name in SIMULATORS or only_there
 

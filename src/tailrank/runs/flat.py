@@ -16,6 +16,7 @@ from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
 from tailrank.learning.decoding.settings import DecoderSettings
 from tailrank.learning.ela.settings import Collecting
+from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.oracles.choices import ModelChoice
 from tailrank.learning.schedule import Schedule
@@ -23,7 +24,7 @@ from tailrank.runs.settings import EnvironmentConfig, RunSettings, plain_table
 
 NETWORK = ("width", "layers", "restarts", "steps", "held_out")
 """What the table `network` holds: settings of `DecoderSettings` that have no option of their own."""
-COMMON = (ModelChoice, Collecting, Schedule, DecoderSettings, Observing)
+COMMON = (ModelChoice, Collecting, Schedule, DecoderSettings, Observing, LowRankSettings)
 """Where the settings of learners stand that have an option of their own; others are in the table `planner`."""
 LEARNER = tuple(dict.fromkeys(name for cls in COMMON for name in settings_of(cls) if name not in NETWORK))
 ENVIRONMENT = tuple(name for name in settings_of(EnvironmentConfig) if name != "name")
@@ -60,6 +61,9 @@ DEFAULTS_0_1: dict[str, Any] = {
     )
 )
 """What 0.1 meant where a flat file says nothing."""
+CHOOSING_0_1 = ("ela", "ella", "ela-bernstein", "rep-ucb", "flambe", "greedy", "uniform")
+CLASSES_0_1 = ("risky-lock", "random-lowrank", "decoy")
+"""Learners of 0.1 with a choice of models, and environments of 0.1 with a class."""
 
 
 def is_flat(values: Mapping[str, Any]) -> bool:
@@ -79,12 +83,19 @@ def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_0_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A flat file of 0.1 as it was meant: from observations it learned by mixtures where nothing else was said."""
+    """A flat file of 0.1 as it was meant where nothing else was said.
+
+    From observations it learned by mixtures, from states by the environment's class, or by counts if there was none.
+    """
     from tailrank.envs import SIMULATORS
 
     left = without_defaults(values)
-    observed = left.get("environment") in SIMULATORS or left.get("rewards") is not None
-    return ({"model": "mixture"} if observed and left.get("algorithm", "ela") == "ela" else {}) | left
+    name, algorithm = left.get("environment"), left.get("algorithm", "ela")
+    if name in SIMULATORS or left.get("rewards") is not None:
+        return ({"model": "mixture"} if algorithm == "ela" else {}) | left
+    if algorithm not in CHOOSING_0_1 or left.get("rank") is not None:
+        return left
+    return {"model": "class" if name in CLASSES_0_1 else "counts"} | left
 
 
 def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:

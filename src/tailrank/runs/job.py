@@ -27,6 +27,7 @@ from tailrank.learning.train import iterate
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
 from tailrank.runs._restored import check_finite, check_lowrank, check_observed, restoring
+from tailrank.runs.beside import Beside
 from tailrank.runs.build import digest_of, environment
 from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files import storage
@@ -56,6 +57,7 @@ class Job:
     cvar: float | None = None
     regret: float = 0.0
     saved: int = 0
+    skipped: int = 0
     found: list[str] = field(default_factory=list)
 
     @classmethod
@@ -89,7 +91,17 @@ class Job:
     @property
     def notes(self) -> list[str]:
         """Those of the environment, and what the run found out."""
-        return [*getattr(self.env, "notes", ()), *self.found]
+        return [*getattr(self.env, "notes", ()), *self.found, *self._misfortunes()]
+
+    def _misfortunes(self) -> list[str]:
+        """What went wrong in the simulator and was survived."""
+        lines, counts = [], getattr(self.env, "counts", {})
+        if skipped := self.skipped + counts.get("skipped", 0):
+            first = f"; one of them: {self.env.first_bad}" if self.env.first_bad else ""
+            lines.append(f"{skipped} episodes went wrong and were left out (--skip-bad), those of the judge too{first}")
+        if counts.get("replaced"):
+            lines.append(f"{counts['replaced']} worker processes were lost and replaced, their episodes played again")
+        return lines
 
     @property
     def k(self) -> int:
@@ -99,6 +111,8 @@ class Job:
     def begin(self, out: Path, arrays: dict[str, np.ndarray] | None) -> None:
         """Stand at the first iteration, or where a checkpoint says; finds CVaR*, which may take a while."""
         learner, env, streams = self.learner, self.env, self.streams
+        if arrays is not None:
+            self.skipped = int(arrays.pop("job.skipped", np.zeros(1))[0])
         if arrays is None:
             with doing("playing the first episodes"):
                 self.state: Any = learner.init(env, streams) if self.fresh is None else self.fresh
@@ -180,6 +194,8 @@ class Job:
             shards.write(out, self.state.replay, self.saved)
             self.saved = self.state.replay.n
         arrays: dict[str, np.ndarray] = self.state.to_arrays()
+        if skipped := self.skipped + getattr(self.env, "counts", {}).get("skipped", 0):
+            arrays["job.skipped"] = np.array([skipped])
         return arrays | self.iterates.to_arrays()
 
     def finish(self, out: Path) -> dict[str, Any]:
@@ -200,12 +216,16 @@ class Job:
         about |= choice.about | {"returned": choice.returned, "why": choice.why}
         source = {"source": self.env.name, "seed": config.seed, "config": config.checksum}
         if self.exact:
+            self.found += [said] if (said := getattr(state, "said", "")) else []
             self._save_plans(out, choice, about, source)
             return about
         self._doubt(verdict)
         kept: dict[str, Any] = getattr(self.env, "about", dict)()
         storage.save(choice.policy, out / files.PLAN, info=about | source | kept, inside=True)
         write_returns(out / EVALUATION, returns)
+        seeds = self.streams.evaluation_seeds(0, config.run.evaluation_episodes)
+        neutral = self.learner.neutral(state, self.env)
+        Beside.of(choice.policy, neutral, self.env, seeds, self.streams.evaluation(self.k, 3)).save(out)
         return about
 
     def _choice(self) -> ReturnedPolicy:

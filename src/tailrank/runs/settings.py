@@ -107,6 +107,23 @@ class EnvironmentConfig(Checked):
     width: int | None = setting(
         None, kind=int, only="simulator", metavar="N", help="Copies of the environment that play side by side."
     )
+    workers: int | None = setting(
+        None, kind=int, only="simulator", metavar="K", help="Processes that play the copies; the result is the same."
+    )
+    step_timeout: float | None = setting(
+        None,
+        kind=float,
+        check=checks.positive,
+        only="simulator",
+        metavar="S",
+        help="Seconds that a reset or step may take in a worker; then it is replaced and the episode played again.",
+    )
+    skip_bad: bool | None = setting(
+        None,
+        kind=bool,
+        only="simulator",
+        help="Leave out episodes in which the environment fails, and count them.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -52,7 +52,7 @@ class _Base:
         self._name, self._encoder, self._actions, self._owned = name, encoder, actions, owned
         self._seeds: Sequence[int] = ()
 
-    def _place(self, row: int, h: int | None) -> str:
+    def place(self, row: int, h: int | None) -> str:
         """An episode and a step (None: its reset) in messages."""
         return f"{self._name}, seed {self._seeds[row]}, {'reset' if h is None else f'step {h}'}"
 
@@ -67,7 +67,7 @@ class _Base:
         try:
             return self._encoder.encode_leaves(taken)
         except Misfit as error:
-            raise InputError(f"{self._place(rows[error.row], h)}: {error}") from None
+            raise InputError(f"{self.place(rows[error.row], h)}: {error}") from None
 
 
 class Copies(_Base):
@@ -87,7 +87,7 @@ class Copies(_Base):
         self._seeds = seeds
         seen = []
         for row, seed in enumerate(seeds):
-            where = self._place(row, None)
+            where = self.place(row, None)
             seen.append(self._copy_leaves(first(_call(where, self._envs[row].reset, seed=seed), where), where))
         return self._encode(seen, range(len(seeds)), None)
 
@@ -95,7 +95,7 @@ class Copies(_Base):
         """Step the copies of these rows."""
         rewards, over, seen = np.empty(rows.size), np.empty(rows.size, dtype=bool), []
         for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
-            where = self._place(row, h)
+            where = self.place(row, h)
             result = _call(where, self._envs[row].step, self._actions.decode(action))
             observation, rewards[i], terminated, truncated = outcome(result, where)
             over[i] = terminated or truncated
@@ -151,7 +151,7 @@ class Vector(_Base):
                 raise InputError(f"{where}: {name} = {flags!r:.60}, must be {self.width} times True or False")
         self._ended = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
         over = self._ended[rows]
-        paid = np.array([number(rewards[row], self._place(row, h)) for row in rows])
+        paid = np.array([number(rewards[row], self.place(row, h)) for row in rows])
         if self._mode != "SAME_STEP" or not over.any():
             return paid, self._encode_batch(observations, rows, h), over
         features = np.empty((rows.size, self._encoder.n_features))
@@ -164,16 +164,16 @@ class Vector(_Base):
         found = infos.get("final_obs") if isinstance(infos, dict) else None
         for row in rows:
             if found is None or found[row] is None:
-                where = self._place(row, h)
+                where = self.place(row, h)
                 raise InputError(f"{where}: its last observation is missing (infos['final_obs'] in mode SAME_STEP)")
-        return [self._copy_leaves(found[row], self._place(row, h)) for row in rows]  # type: ignore[index]
+        return [self._copy_leaves(found[row], self.place(row, h)) for row in rows]  # type: ignore[index]
 
     def _encode_batch(self, observations: Any, rows: np.ndarray, h: int | None) -> np.ndarray:
         """The features of these rows alone; what the others observe does not matter."""
         try:
             return self._encoder.encode_batch(observations, self.width, rows)
         except Misfit as error:
-            raise InputError(f"{self._place(rows[error.row], h)}: {error}") from None
+            raise InputError(f"{self.place(rows[error.row], h)}: {error}") from None
 
     def _everywhere(self, h: int | None) -> str:
         """All episodes and a step in messages."""

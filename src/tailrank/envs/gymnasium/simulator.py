@@ -17,11 +17,15 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium import tables
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
+from tailrank.envs.gymnasium._rows import RowsHere
+from tailrank.envs.gymnasium._workers import InWorkers, recipe
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.envs.gymnasium.tables import foreign, load
 
 OWN_IDS = "tailrank/"
+SIDE_BY_SIDE = 16
+"""Episodes side by side where there are workers and nobody says how many: the same for every number of workers."""
 
 
 class GymSimulator:
@@ -100,6 +104,21 @@ class GymSimulator:
             self._over[rows] = ended | (self._h >= self._horizon)
         return rewards, self._features.copy(), self._over.copy()
 
+    @property
+    def bad(self) -> dict[int, str]:
+        """Rows of the episodes begun last that went wrong and are left out (`skip_bad`), and what happened."""
+        return dict(getattr(self._player, "bad", {}))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """So far: episodes that were `skipped`, and worker processes that were `replaced`."""
+        return {name: int(getattr(self._player, name, 0)) for name in ("skipped", "replaced")}
+
+    @property
+    def first_bad(self) -> str:
+        """What happened in the first episode that was skipped."""
+        return str(getattr(self._player, "first", ""))
+
     def about(self) -> dict[str, Any]:
         """What a policy file keeps to play in this environment again: plain data."""
         return {
@@ -131,6 +150,9 @@ def open_simulator(
     width: int | None = None,
     imports: Sequence[str] = (),
     levels: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    step_timeout: float | None = None,
+    skip_bad: bool = False,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -138,9 +160,21 @@ def open_simulator(
     source: an id (`CartPole-v1`, `module:Id-v0`), a function or class that makes an environment, an environment, or a
     vector environment. horizon: H (default: the environment's own limit). width: copies to make of an id or a function
     (default 1). imports: packages that register environments. levels: values in every dimension of Box actions.
-    settings: keyword arguments of the environment; one called like an option here goes through `simulator_with`.
+    workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
+    step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. settings:
+    keyword arguments of the environment; one called like an option here goes through `simulator_with`.
     """
-    return simulator_with(source, settings, horizon=horizon, width=width, imports=imports, levels=levels)
+    return simulator_with(
+        source,
+        settings,
+        horizon=horizon,
+        width=width,
+        imports=imports,
+        levels=levels,
+        workers=workers,
+        step_timeout=step_timeout,
+        skip_bad=skip_bad,
+    )
 
 
 def simulator_with(
@@ -151,9 +185,15 @@ def simulator_with(
     width: int | None = None,
     imports: Sequence[str] = (),
     levels: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    step_timeout: float | None = None,
+    skip_bad: bool = False,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
+    limit_each = None if step_timeout is None else checks.positive(step_timeout, "step_timeout")
+    processes = 1 if workers is None and limit_each is not None else workers
+    processes = None if processes is None else checks.whole(processes, "workers")
     copies = None if width is None else checks.whole(width, "width")
     first = source if make is None else make()
     name = name_of(first, source)
@@ -161,8 +201,8 @@ def simulator_with(
     try:
         vector = is_vector(first)
         own = int(first.num_envs) if vector else 1
-        if (make is None or vector) and copies not in (None, own):
-            raise InputError(f"width = {width}: {name} was given as it is, it plays {own} at once; give its id instead")
+        if make is None or vector:
+            _as_it_is(name, own, width=copies if copies != own else None, workers=processes, skip_bad=skip_bad or None)
         space, moves = spaces_of(first)
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
@@ -170,23 +210,38 @@ def simulator_with(
             raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
         notes = _notes(moves, actions, horizon, limit)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
+        player: Player
         if vector:
-            return GymSimulator(
-                Vector(first, name, encoder, actions, make is not None), name, steps, encoder, actions, notes
-            )
-        envs = [first]
-        while make is not None and len(envs) < (copies or 1):
-            envs.append(make())
-            opened.append(envs[-1])
-            _same_spaces(envs[-1], encoder, actions, levels, name)
-        return GymSimulator(
-            Copies(envs, name, encoder, actions, make is not None), name, steps, encoder, actions, notes
-        )
+            player = Vector(first, name, encoder, actions, make is not None)
+        elif processes is not None:
+            about = {"name": name, **recipe(source, settings, imports, levels, first)}
+            shape = (copies or SIDE_BY_SIDE, encoder.n_features)
+            player = InWorkers(about, name, shape, processes, limit_each, skip_bad)
+            with foreign(f"{name}, close"):
+                first.close()
+        else:
+            while make is not None and len(opened) < (copies or 1):
+                opened.append(make())
+                _same_spaces(opened[-1], encoder, actions, levels, name)
+            if skip_bad:
+                player = RowsHere(opened, name, encoder, actions, True)
+            else:
+                player = Copies(opened or [first], name, encoder, actions, make is not None)
+        return GymSimulator(player, name, steps, encoder, actions, notes)
     except InputError:
         for env in opened:
             with contextlib.suppress(InputError), foreign(f"{name}, close"):
                 env.close()
         raise
+
+
+def _as_it_is(name: str, own: int, **asked: Any) -> None:
+    """Raise where an environment that was handed in cannot be played as it was asked for."""
+    for option, value in asked.items():
+        if value is not None:
+            raise InputError(
+                f"{option} = {value}: {name} was given as it is, it plays {own} at once; give its id instead"
+            )
 
 
 def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ()) -> Callable[[], Any] | None:

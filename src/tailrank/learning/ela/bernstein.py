@@ -8,6 +8,11 @@ norm of the learned features in place of 1 / sqrt(N):
     x = c_a^2 (A + d^2) L ||phi_h(s, a)||^2_{Sigma_h^{-1}}           (so that alpha ||phi|| = H sqrt(x))
     b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R       (`planning/latent/optimistic.py`)
 
+Where the learned model has no spread only x R is left, which is quadratic in c_a: with a scale that is practical it is
+so small that a way which once looked bad is never tried again. `floor` = f > 0 keeps at least f R sqrt(x), this share
+of the bonus that goes by the range (R: the most that can still be earned): it falls with the root of the visits and
+grows with the logarithm of the episodes, so that exploring never ends.
+
 Nothing is proved about it: the variance is that of the learned model, and the one-step-back argument that lets
 Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all steps but the last carry a bonus.
 """
@@ -15,10 +20,12 @@ Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from tailrank._system.settings import part
+from tailrank import checks
+from tailrank._system.settings import part, setting
 from tailrank.learning.ela.bonus import BonusRule, elliptical_norms
 from tailrank.learning.ela.ela import ELA
 from tailrank.learning.ela.parts import Planner
@@ -38,8 +45,23 @@ def elliptical_squares(problem: PlanningProblem, schedule: Schedule) -> list[np.
 
 @dataclass(frozen=True)
 class ELABernstein(ELA):
-    """ELA with a Bernstein-type bonus; `alpha_scale` is c_a."""
+    """ELA with a Bernstein-type bonus; `alpha_scale` is c_a.
+
+    floor: the share of the bonus by range that is paid at least.
+    """
 
     schedule: Schedule = part(PRACTICAL, only=("alpha_scale", "lam_scale", "log"))
     planner: Planner = plan_bernstein
     bonus: BonusRule = elliptical_squares
+    floor: float = setting(
+        0.0,
+        kind=float,
+        check=checks.not_negative,
+        metavar="F",
+        kw_only=True,
+        help="Pay at least this share of the bonus that goes by the range (0: exploring may end).",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "planner", partial(plan_bernstein, floor=self.floor))

@@ -26,7 +26,7 @@ from tailrank.learning.ela import parts
 from tailrank.learning.ela.bonus import BonusRule, elliptical
 from tailrank.learning.ela.parts import Counted, ELAState, Oracles, Planner, RolledIn, RollIn
 from tailrank.learning.ela.settings import Collecting
-from tailrank.learning.oracles.choices import ModelChoice
+from tailrank.learning.oracles.choices import ModelChoice, menu_of
 from tailrank.learning.protocol import CountableLearner, Info, promised, single_states
 from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.counts import TransitionCounts, number_of, pooled
@@ -44,7 +44,8 @@ class ELA(CountableLearner, Collecting):
     collect: "printed" is Algorithm 1; "rollins", the default, also learns from the transitions that lead to
     the uniform actions; "episode" plays one of the H episodes an iteration, drawn at random, and learns from all of
     it; "plan" and "uniform" play one whole episode with the plan, or with uniform actions.
-    share: pool the data of all steps (for a time-homogeneous MDP). batch: collections between two fits; growth: at
+    share: pool the data of all steps (for a time-homogeneous MDP); None: no, or as held-out likelihood says where it
+    chooses the model (`ModelChoice`). batch: collections between two fits; growth: at
     least this share of all collections so far. aim: the tail that is planned for, if it is not tau (1: the mean).
     roll_in: what is played before the uniform actions. counted: what transitions are counted between.
 
@@ -72,14 +73,18 @@ class ELA(CountableLearner, Collecting):
 
     def init(self, env: CountableEnv, streams: Streams) -> ELAState:
         """No data, uniform actions (lines 1-3); raises where the oracle does not fit the environment."""
-        oracles = tuple(self.oracle.make(env))
+        menu = menu_of(self.oracle, env, self.share)
         group = env.group if self.sees_groups(env) else single_states(env)
         C = env.rewards.n_budgets
         sizes = [int(self.counted(g.max(), np.array(C - 1), C)) + 1 for g in group]
         seen = TransitionCounts.empty(sizes, env.n_actions, sparse=self.oracle.sparse)
-        if self.share and len({c.shape for c in seen.counts}) > 1:
-            raise InputError("share: needs the same groups at every step, this environment has others at some steps")
-        return ELAState(0, 0, 0, 0, seen, group, oracles)
+        if len({c.shape for c in seen.counts}) > 1:
+            if self.share:
+                raise InputError(
+                    "share: needs the same groups at every step, this environment has others at some steps"
+                )
+            menu = replace(menu, candidates=tuple(c for c in menu.candidates if not c.share))
+        return ELAState(0, 0, 0, 0, seen, group, menu)
 
     def step(self, state: ELAState, env: CountableEnv, streams: Streams) -> tuple[ELAState, Info]:
         """One iteration; `streams` gives the random numbers of iteration k, so that any k can be resumed."""
@@ -87,6 +92,10 @@ class ELA(CountableLearner, Collecting):
         seen = state.seen.copy()  # state in, state out: the caller's counts stay as they are
         state = replace(state, k=k, seen=seen, rounds=state.rounds + rounds)
         played, walked = self._collect(state, env, rounds, streams.environment(k, 0))  # lines 5-10
+        menu = state.menu.reconsidered(seen.counts, streams.oracle(k, env.horizon))
+        if menu.chosen != state.menu.chosen:
+            state = replace(state, model=None)  # another kind of model cannot begin where this one ended
+        state = replace(state, menu=menu)
         model, log_likelihood, converged, log_class = self._fit(state, streams)  # line 11
         problem = self._problem(model, state, env, log_class)
         bonus = self.bonus(problem, self.schedule)  # lines 12, 13
@@ -142,15 +151,15 @@ class ELA(CountableLearner, Collecting):
 
     def _fit(self, state: ELAState, streams: Streams) -> tuple[Model[Any], float, bool, float]:
         """The model of every step, its log-likelihood, whether all fits converged, and log |F|."""
-        oracles, counts = state.oracles, state.seen.counts
-        if self.share and counts:
+        oracles, counts, share = state.oracles, state.seen.counts, state.menu.current.share
+        if share and counts:
             counts, oracles = [pooled(counts)], oracles[:1]
         warm = [None] * len(oracles) if state.model is None else list(state.model.steps)
         fits = [
             oracle.fit(c, rng=streams.oracle(state.k, h), warm=w)
             for h, (oracle, c, w) in enumerate(zip(oracles, counts, warm, strict=False))
         ]
-        steps = tuple(f.step for f in fits) * (len(state.seen.counts) if self.share else 1)
+        steps = tuple(f.step for f in fits) * (len(state.seen.counts) if share else 1)
         log_class = max(
             (o.log_class_size(number_of(c), c.shape) for o, c in zip(oracles, counts, strict=False)), default=0.0
         )
@@ -160,7 +169,7 @@ class ELA(CountableLearner, Collecting):
     def _visits(self, state: ELAState) -> tuple[np.ndarray, ...]:
         """The visits that the covariance of each step counts: those of D_h, or of all steps if they are shared."""
         visits = state.seen.visits
-        return (np.sum(visits, axis=0),) * len(visits) if self.share else tuple(visits)
+        return (np.sum(visits, axis=0),) * len(visits) if state.menu.current.share else tuple(visits)
 
     def _problem(self, model: Model[Any], state: ELAState, env: CountableEnv, log_class: float) -> PlanningProblem:
         law_of = env.reward_of

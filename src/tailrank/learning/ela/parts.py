@@ -14,6 +14,7 @@ import numpy as np
 
 from tailrank.envs.protocols import CountableEnv
 from tailrank.learning.oracles.fit import MleOracle
+from tailrank.learning.oracles.held_out import Menu
 from tailrank.models.counts import TransitionCounts
 from tailrank.models.lowrank import Model, step_from_arrays
 from tailrank.models.problem import PlanningProblem
@@ -24,7 +25,7 @@ from tailrank.planning.latent.planner import LatentPlan, plan_latent
 class ELAState:
     """Everything that the next iteration depends on. `plan` is always playable (None: uniform actions).
 
-    rounds: collections so far, of one episode or of H. oracles: of each step, made once.
+    rounds: collections so far, of one episode or of H. menu: what may be fitted, and what is.
     """
 
     k: int
@@ -33,13 +34,24 @@ class ELAState:
     steps: int
     seen: TransitionCounts
     group: tuple[np.ndarray, ...]
-    oracles: tuple[MleOracle, ...]
+    menu: Menu
     plan: LatentPlan | None = None
     model: Model[Any] | None = None
+
+    @property
+    def oracles(self) -> tuple[MleOracle, ...]:
+        """Those of each step that fit the model."""
+        return self.menu.current.oracles
+
+    @property
+    def said(self) -> str:
+        """Which model is fitted and why, where it was chosen."""
+        return self.menu.said
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint: everything but the groups and the oracles, which come from the environment."""
         arrays = {"counters": np.array([self.k, self.rounds, self.episodes, self.steps])} | self.seen.to_arrays()
+        arrays |= self.menu.to_arrays()
         if self.plan is not None:
             arrays |= self.plan.to_arrays("plan")
         for h, step in enumerate(self.model.steps if self.model is not None else ()):
@@ -54,7 +66,7 @@ class ELAState:
             plan = LatentPlan.from_arrays(arrays, "plan")
             steps = tuple(step_from_arrays(arrays, f"model.{h}") for h in range(len(seen.visits)))
             model = Model[Any](steps, self.group)
-        return ELAState(k, rounds, episodes, walked, seen, self.group, self.oracles, plan, model)
+        return ELAState(k, rounds, episodes, walked, seen, self.group, self.menu.from_arrays(arrays), plan, model)
 
 
 Act = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -20,7 +20,7 @@ class Collecting(Checked):
     collect: Collect = setting(
         "rollins", words=COLLECTS, metavar="rollins|printed|episode", help="Which episodes are played."
     )
-    share: bool = setting(False, kind=bool, help="Pool the data of all steps.")
+    share: bool | None = setting(None, kind=bool, help="Pool the data of all steps.")
     batch: int = setting(1, kind=int, metavar="B", help="Collections between two fits.")
     growth: float = setting(
         0.0,

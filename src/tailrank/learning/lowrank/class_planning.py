@@ -17,7 +17,7 @@ from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
 from tailrank.learning.lowrank.planning import psi_weights
 from tailrank.learning.schedule import Schedule
 from tailrank.learning.simulators.played import PlayedTransitions
-from tailrank.planning.observed.support import RewardKinds, SupportStep, plan_support, reward_kinds
+from tailrank.planning.observed.support import RewardKinds, SupportStep, plan_support
 from tailrank.policies.lowrank import SupportPlan, SupportPolicy
 
 MOST_FIRST = 300
@@ -57,7 +57,7 @@ class ChosenModel:
     @property
     def kinds(self) -> RewardKinds:
         """The rewards as the planner takes them: every level is a law of its own."""
-        return reward_kinds(self.rewards.levels, self.horizon, most=self.rewards.levels.size)[0]
+        return self.rewards.kinds(self.horizon)
 
     def phi(self, h: int, x: np.ndarray) -> np.ndarray:
         """phi_h [n, A, d] at states [n, m]. Where the last step leads does not matter: the phi of the one before."""

@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has doubled.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system.settings import fixed, setting
+from tailrank._system.settings import fixed
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.replay import Replay, RollIns
@@ -22,43 +22,49 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
+from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import HELD
-from tailrank.learning.observed.ela import ObservedELA, remember
+from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.info import ObservedInfo, Output
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
-AGAIN = 1.5
+AGAIN = 2.0
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
 """Standard errors by which the low-rank model must win: it is tried many times."""
-COLLECTS = ("plan", "rollins", "printed")
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
 
 @dataclass(frozen=True)
-class LowRankELA(ObservedELA):
+class LowRankELA(ObservedELA, LowRankSettings):
     """ELA (Algorithm 1) on observations.
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
+    phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
-    collect: str = setting(
-        "plan", words=COLLECTS, metavar="|".join(COLLECTS), help="Which episodes are played.", kw_only=True
-    )
+    rewards: KnownRewards | None = fixed(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
         if self.collect != "plan" and not self.always:
             raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
@@ -70,7 +76,7 @@ class LowRankELA(ObservedELA):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -84,7 +90,8 @@ class LowRankELA(ObservedELA):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        return replace(self.lowrank, rank=self.oracle.rank) if self.always else self.lowrank
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -109,11 +116,11 @@ class LowRankELA(ObservedELA):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        returns = self._play(state, simulator, streams, k, batch)
-        state = replace(state, block=replace(state.block, k=k))
-        refit = state.episodes >= REFIT * state.fitted_at
-        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
+        returns, grid = self._play(state, simulator, streams, k, self.next_batch(state))
+        wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
+        state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
+        refit = wider or state.episodes >= REFIT * state.fitted_at
+        if refit and state.episodes >= AGAIN * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
         elif refit:
@@ -125,16 +132,24 @@ class LowRankELA(ObservedELA):
             state = self._replanned(state, simulator)
         return state, self._info(state, returns, refit)
 
-    def _play(self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int) -> np.ndarray:
-        """Play and remember at least `batch` episodes; their returns."""
+    def _play(
+        self, state: LowRankState, simulator: Simulator, streams: Streams, k: int, batch: int
+    ) -> tuple[np.ndarray, RewardGrid]:
+        """Play and remember at least `batch` episodes; their returns, and the grid that holds all rewards."""
         if self.collect == "plan":
             parts = [play_simulator(state.policy, simulator, streams.train_seeds(k, batch), keep_features=True)]
         else:
             seeds = streams.train_seeds(k, -(-batch // simulator.horizon) * simulator.horizon)
             parts = list(rolled_in(state.policy, simulator, seeds, streams.planner(k, 2)))
+        grid = state.block.grid
         for played in parts:
-            remember(state.block.replay, state.block.grid, played, simulator.name)
-        return np.concatenate([played.returns for played in parts])
+            grid = remember(state.block.replay, grid, played, simulator, self.levels)
+        return np.concatenate([played.returns for played in parts]), grid
+
+    def next_batch(self, state: LowRankState) -> int:
+        """Episodes of the next iteration."""
+        share = self.growth if state.fit is None else max(self.growth, SHARE)
+        return max(self.batch, round(share * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -181,11 +196,9 @@ class LowRankELA(ObservedELA):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return (
-            LowRankState.from_arrays(arrays, self._marked(replay))
-            if self.chooses
-            else super().state_from(arrays, replay)
-        )
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, self._marked(replay), self.rewards)
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""
@@ -253,7 +266,8 @@ class LowRankELA(ObservedELA):
         plan = state.policy.plan
         latents = 0 if state.fit is None else state.fit.setting.rank
         held_out = state.block.fitted.held_out if state.fit is None else state.fit.held_out
-        return ObservedInfo(returns, plan.objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
+        objective = min(plan.objective, state.block.most)
+        return ObservedInfo(returns, objective, 0.0, 0.0, held_out, latents, refit, plan.support_error)
 
 
 def fitted(state: LowRankState) -> tuple[LowRankFit, ObservedSupport]:

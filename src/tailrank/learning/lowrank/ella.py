@@ -42,4 +42,4 @@ class LowRankELLA(LowRankELA):
         simulated = SupportModel(model.steps, model.start, units, simulator.horizon, model.start_bonus)
         planner = replace(self.planner, beta=SOFT * self.planner.beta)
         plan, inverse, beta = plan_support_lsvi(planner, simulated, self.tau, state.episodes)
-        return OptimisticPolicy(fit.network, plan, exploration, inverse=inverse, beta=beta)
+        return OptimisticPolicy(fit.network, plan, exploration, fit.laws, inverse=inverse, beta=beta)

@@ -19,6 +19,7 @@ import numpy as np
 
 from tailrank.checks import PROBABILITY_TOLERANCE, InputError
 from tailrank.learning.simulators.played import PlayedTransitions
+from tailrank.planning.observed.support import RewardKinds, reward_kinds
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -50,6 +51,17 @@ class KnownRewards:
         object.__setattr__(self, "levels", levels)
         if levels.ndim != 1 or levels.size == 0 or not np.isfinite(levels).all() or (np.diff(levels) <= 0.0).any():
             raise InputError(f"levels: must be finite numbers that grow, found {self.levels!r:.60}")
+
+    def kinds(self, horizon: int) -> RewardKinds:
+        """As the planner takes them: every level is a law of its own."""
+        return reward_kinds(self.levels, horizon, most=self.levels.size)[0]
+
+    def check(self, seen: np.ndarray) -> None:
+        """Raise unless the rewards [n] that were paid are among the levels."""
+        away = np.abs(self.levels[np.argmin(np.abs(np.unique(seen)[:, None] - self.levels), axis=1)] - np.unique(seen))
+        if away.size and away.max() > 1e-9 * max(1.0, float(np.abs(self.levels).max())):
+            odd = float(np.unique(seen)[np.argmax(away)])
+            raise InputError(f"rewards: {odd:g} was paid, which is none of the {self.levels.size} known levels")
 
     def at(self, h: int, x: np.ndarray, n_actions: int) -> np.ndarray:
         """The laws [n, A, L] of states [n, m] at step h."""

@@ -9,6 +9,7 @@ The M-step maximises the expected log likelihood plus the log of the prior that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,8 +18,18 @@ import numpy as np
 class Gaussians:
     """means [K, k] and whiteners [K, k, k]: S_k^{-1} = W_k W_k^T."""
 
+    name: ClassVar[str] = "gaussian"
     means: np.ndarray
     whiteners: np.ndarray
+
+    @property
+    def n_kinds(self) -> int:
+        """K."""
+        return len(self.means)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For checkpoints."""
+        return {"means": self.means, "whiteners": self.whiteners}
 
     def log_densities(self, z: np.ndarray) -> np.ndarray:
         """log psi_k of places [n, k], [n, K]."""

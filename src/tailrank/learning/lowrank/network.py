@@ -4,7 +4,7 @@
 
 With g_k the responsibility of kind k, the gradient in the logits of k is g_k - P(k | x, a), in those of the reward
 sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. All heads are computed in one
-product and those of the step and action that was played are picked.
+product and those of the step and action that was played are picked. Units that are not those of a network stay.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.policies.units import KERNEL, NETWORK, seen
 
 Weights = dict[str, np.ndarray]
 CHUNK = 4096
@@ -34,12 +35,11 @@ class Outcomes:
         return Outcomes(self.z[rows], self.head[rows], self.law[rows], self.log_psi[rows])
 
 
-def fresh(k: int, steps: int, A: int, K: int, L: int, width: int, rng: np.random.Generator) -> Weights:
-    """Weights before training: random hidden units, flat heads."""
+def fresh(steps: int, A: int, K: int, L: int, units: Weights) -> Weights:
+    """Weights before training: hidden units as they were made (`units.py`), flat heads."""
+    k, width = units["hidden"].shape
     F = 1 + k + width
-    return {
-        "hidden": rng.normal(size=(k, width)) / np.sqrt(k),
-        "bias": rng.uniform(-1.5, 1.5, size=width),
+    return units | {
         "heads": np.zeros((F, steps * A, K)),
         "reward_heads": np.zeros((F, steps * A, L)),
         "tilt": np.zeros((K, L)),
@@ -55,26 +55,27 @@ def log_likelihoods(w: Weights, data: Outcomes) -> tuple[np.ndarray, np.ndarray]
 
 
 def gradient(w: Weights, data: Outcomes) -> tuple[float, Weights]:
-    """The mean log likelihood and its gradient."""
+    """The mean log likelihood and its gradient in what is trained."""
     f = _inner(w, data.z)
     value, _, to_kinds, to_rewards, to_tilt = _slopes(w, f, data, True)
     n, k = len(value), data.z.shape[1]
     to_kinds, to_rewards = to_kinds.reshape(n, -1), to_rewards.reshape(n, -1)
-    tanh = f[:, 1 + k :]
-    back = to_kinds @ _flat(w["heads"])[1 + k :].T + to_rewards @ _flat(w["reward_heads"])[1 + k :].T
-    back *= 1.0 - tanh**2
-    return float(value.mean()), {
-        "hidden": data.z.T @ back / n,
-        "bias": back.sum(axis=0) / n,
+    slopes = {
         "heads": (f.T @ to_kinds).reshape(w["heads"].shape) / n,
         "reward_heads": (f.T @ to_rewards).reshape(w["reward_heads"].shape) / n,
         "tilt": to_tilt / n,
     }
+    if w["units"][0] == NETWORK:
+        back = to_kinds @ _flat(w["heads"])[1 + k :].T + to_rewards @ _flat(w["reward_heads"])[1 + k :].T
+        back *= 1.0 - f[:, 1 + k :] ** 2
+        slopes |= {"hidden": data.z.T @ back / n, "bias": back.sum(axis=0) / n}
+    return float(value.mean()), slopes
 
 
 def _inner(w: Weights, z: np.ndarray) -> np.ndarray:
     """f [n, F]."""
-    return np.concatenate([np.ones((len(z), 1), z.dtype), z, np.tanh(z @ w["hidden"] + w["bias"])], axis=1)
+    units = seen(w["units"], z, w["hidden"], w["bias"])
+    return np.concatenate([np.ones((len(z), 1), z.dtype), z, units.astype(z.dtype, copy=False)], axis=1)
 
 
 def _slopes(
@@ -112,10 +113,10 @@ class DecayedAdam:
         """One step, in place."""
         self.t += 1
         scale = rate * np.sqrt(1.0 - 0.999**self.t) / (1.0 - 0.9**self.t)
-        for name, x in w.items():
-            first, second = self.moments[name]
-            first += 0.1 * (slopes[name] - first)
-            second += 0.001 * (slopes[name] ** 2 - second)
+        for name, slope in slopes.items():
+            x, (first, second) = w[name], self.moments[name]
+            first += 0.1 * (slope - first)
+            second += 0.001 * (slope**2 - second)
             x += (scale * first / (np.sqrt(second) + 1e-8)).astype(x.dtype)
             if name != "bias":
                 x[1 if name in ("heads", "reward_heads") else 0 :] *= 1.0 - rate * self.decay
@@ -128,8 +129,8 @@ def network_of(w: Weights, centre: np.ndarray, project: np.ndarray, A: int) -> O
         F, columns, K = x.shape
         return np.ascontiguousarray(x.reshape(F, columns // A, A, K).transpose(1, 2, 0, 3), dtype=np.float64)
 
-    hidden, bias, tilt = (np.asarray(w[name], dtype=np.float64) for name in ("hidden", "bias", "tilt"))
-    return OutcomeNetwork(centre, project, hidden, bias, heads(w["heads"]), heads(w["reward_heads"]), tilt)
+    hidden, bias, tilt, units = (np.asarray(w[name], dtype=np.float64) for name in ("hidden", "bias", "tilt", "units"))
+    return OutcomeNetwork(centre, project, hidden, bias, heads(w["heads"]), heads(w["reward_heads"]), tilt, units)
 
 
 def weights_of(net: OutcomeNetwork) -> Weights:
@@ -139,13 +140,18 @@ def weights_of(net: OutcomeNetwork) -> Weights:
         return x.transpose(2, 0, 1, 3).reshape(x.shape[2], -1, x.shape[3])
 
     found = {"hidden": net.hidden, "bias": net.bias, "heads": heads(net.heads)}
-    found |= {"reward_heads": heads(net.reward_heads), "tilt": net.tilt}
+    found |= {"reward_heads": heads(net.reward_heads), "tilt": net.tilt, "units": net.units}
     return {name: np.array(x, dtype=np.float32, order="C") for name, x in found.items()}
 
 
 def mean_of(members: list[Weights]) -> Weights:
-    """One network whose logits are the mean of those of the members: hidden units side by side."""
+    """One network whose logits are the mean of those of the members: hidden units side by side.
+
+    Kernels are normalised together, so members must have the same ones, and their heads are averaged.
+    """
     E, k = len(members), len(members[0]["hidden"])
+    if members[0]["units"][0] == KERNEL:
+        return members[0] | {n: np.asarray(sum(w[n] for w in members) / E) for n in ("heads", "reward_heads", "tilt")}
 
     def heads(name: str) -> np.ndarray:
         linear = sum(w[name][: 1 + k] for w in members)
@@ -157,6 +163,7 @@ def mean_of(members: list[Weights]) -> Weights:
         "heads": heads("heads"),
         "reward_heads": heads("reward_heads"),
         "tilt": np.asarray(sum(w["tilt"] for w in members) / E),
+        "units": members[0]["units"],
     }
 
 

@@ -12,39 +12,49 @@ weights are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 
 from tailrank import checks
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
-from tailrank.learning.lowrank.gaussians import Gaussians
-from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.gaussians import responsibilities
+from tailrank.learning.lowrank.psi import FAMILIES, Psi
+from tailrank.learning.lowrank.settings import PHIS, PSIS
+from tailrank.learning.lowrank.transitions import HELD
+from tailrank.learning.lowrank.units import MAKERS, Made, UnitData
 from tailrank.planning.observed.support import RewardKinds
+from tailrank.policies.lowrank import RewardLaws
 from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.policies.units import KERNEL
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
-DECAYS = (0.1, 0.3, 1.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
-"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+DECAYS = (0.1, 0.3, 1.0, 3.0)
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 1_000_000, 6, 200, 10
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps; at
+least so many steps lie between two M-steps of psi, where the data is so small that an epoch has fewer."""
 UPDATES = 150
 """Steps of an update between two fits."""
+SMOOTH = ("network", "features")
+"""Kinds of phi whose slopes say how places are to be stretched."""
 QUICK = 5_000
 """Transitions that a search for settings looks at, at most."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A class of models: rank K, weight decay, whether steps share their heads and their psi."""
+    """A class of models: rank K, weight decay, whether steps share their heads and their psi, and what phi is."""
 
     rank: int
     decay: float = DECAYS[0]
     shared_heads: bool = True
     shared_psi: bool = True
+    phi: str = "network"
 
 
 @dataclass(frozen=True)
@@ -56,13 +66,19 @@ class LowRankFit:
     """
 
     network: OutcomeNetwork
-    psi: tuple[Gaussians, ...]
+    psi: tuple[Psi, ...]
     rewards: RewardKinds
     setting: Setting
     ends: bool
     held_out: float
     searched: int
     weights: dict[str, np.ndarray] = field(repr=False)
+    known: KnownRewards | None = None
+
+    @property
+    def laws(self) -> RewardLaws | None:
+        """The laws of rewards [n, A, L] at (h, x), where they are known."""
+        return None if self.known is None else partial(self.known.at, n_actions=self.network.n_actions)
 
     def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
         """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
@@ -73,7 +89,9 @@ class LowRankFit:
 class LowRankOracle:
     """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
 
-    members: networks whose mean phi is, each trained without another fifth of the episodes.
+    members: networks whose mean phi is, each trained without another fifth of the episodes. phi: one of `MAKERS`, or
+    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`. known: the laws of rewards, where they need not
+    be learned; phi and psi then explain next observations alone.
     """
 
     rank: int | str = "auto"
@@ -83,8 +101,13 @@ class LowRankOracle:
     rate: float = 0.01
     batch: int = 256
     members: int = 3
+    phi: str = "network"
+    psi: str = "gaussian"
+    known: KnownRewards | None = None
 
     def __post_init__(self) -> None:
+        checks.one_of(self.phi, "phi", PHIS)
+        checks.one_of(self.psi, "psi", PSIS)
         if self.rank != "auto":
             checks.whole(self.rank, "rank")
         for name in ("width", "epochs", "batch", "members"):
@@ -95,18 +118,19 @@ class LowRankOracle:
         self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
     ) -> LowRankFit:
         """The best model for the episodes."""
-        data = OutcomeData.of(replay, n_actions)
-        if last is None or replay.n >= 2 * last.searched:
-            setting, psi = self._search(data.some(QUICK, rng), last, rng)
-            searched = replay.n
-        else:
+        if last is not None and replay.n < 2 * last.searched:
+            data = OutcomeData.of(replay, n_actions, known=self.known, places=last.network)
             setting, psi, searched = last.setting, last.psi, last.searched
+        else:
+            data = OutcomeData.of(replay, n_actions, known=self.known)
+            best, by = self._search(data, last, rng)
+            data, setting, psi, searched = data.stretched(by), best.setting, best.psi, replay.n
         found = self._fit(data, setting, rng, psi)
         return replace(self._join(data, found, rng), searched=searched)
 
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
-        data = OutcomeData.of(replay, fit.network.n_actions, fit)
+        data = OutcomeData.of(replay, fit.network.n_actions, fit, fit.known)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
         adam = network.DecayedAdam.of(weights, fit.setting.decay)
@@ -117,13 +141,39 @@ class LowRankOracle:
 
     def _search(
         self, data: OutcomeData, last: LowRankFit | None, rng: np.random.Generator
-    ) -> tuple[Setting, tuple[Gaussians, ...]]:
-        """The setting with the highest held-out likelihood, the simpler unless beaten."""
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """A fit with the setting of the highest held-out likelihood, the simpler unless beaten; the stretch of places.
+
+        Places are stretched by what the last network says, or that of a first search, if that explains more.
+        """
+        some, flat = data.some(QUICK, rng), np.eye(data.z.shape[1])
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
+        if self.phi != "auto":
+            now = replace(now, phi=self.phi)
         if self.shared is not None:
             now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
-        best, scores = self._tried(data, now, rng)
-        for options in self._options(now, last is None, data.horizon):
+        best, scores = self._tried(some, now, rng)
+        if last is None:
+            best, scores = self._improved(some, best, scores, self._options(now, True, data.horizon), rng)
+        source = best if last is None else last
+        if self.psi == "gaussian" and source.setting.phi in SMOOTH:
+            by = some.stretch_of(source.network)
+            other, score = self._tried(some.stretched(by), best.setting, rng)
+            if _wins(score, scores, steps=False):
+                some, best, scores, flat = some.stretched(by), other, score, by
+        options = self._options(best.setting, False, data.horizon) if last is not None else [self._decays]
+        return self._improved(some, best, scores, options, rng)[0], flat
+
+    def _improved(
+        self,
+        data: OutcomeData,
+        best: LowRankFit,
+        scores: np.ndarray,
+        every: Iterable[Callable[[Setting], list[Setting]]],
+        rng: np.random.Generator,
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """The best fit, with its scores, after trying what `every` says, one group of settings after the other."""
+        for options in every:
             lost = 0
             for other in options(best.setting):
                 found, score = self._tried(data, other, rng)
@@ -131,9 +181,9 @@ class LowRankOracle:
                     best, scores, lost = found, score, 0
                 else:
                     lost += 1
-                if lost == (2 if last is None else 1):
+                if lost == 2:
                     break  # more does not pay
-        return best.setting, best.psi
+        return best, scores
 
     def _options(self, now: Setting, first: bool, horizon: int) -> Iterator[Callable[[Setting], list[Setting]]]:
         """Functions from the best setting so far to those to try next."""
@@ -142,121 +192,109 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
-        yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
+        if self.phi == "auto":
+            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
+        yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
+
+    def _decays(self, setting: Setting) -> list[Setting]:
+        """Other decays, the nearest first."""
+        others = sorted((x for x in DECAYS if x != setting.decay), key=lambda x: abs(np.log(x / setting.decay)))
+        return [replace(setting, decay=x) for x in others]
 
     def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
         found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
         return found, data.log_likelihoods(found)[data.held]
 
     def _fit(
-        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Gaussians, ...] | None
+        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, warm: tuple[Psi, ...] | None
     ) -> LowRankFit:
         """phi and psi by turns: an epoch on phi, then the M-step on psi."""
         train = np.flatnonzero(~data.held)
-        k = data.z.shape[1]
-        nu = 2.0 * k
         parts = data.parts(setting.shared_psi, train)
-        pooled = np.cov(data.after[train[data.followed[train]]].T).reshape(k, k) / 2 + 1e-9 * np.eye(k)
+        family = FAMILIES[self.psi].of(data.after[train[data.followed[train]]])
         psi = warm
-        if psi is None or len(psi) != len(parts):
-            psi = tuple(gaussians.begin(data.after[rows][:3000], setting.rank, nu, rng) for rows in parts)
+        if psi is None or len(psi) != len(parts) or self.psi == "table":  # a table is of the places that were met
+            psi = tuple(family.begin(data.after[rows], setting.rank, rng) for rows in parts)
 
-        def next_psi(share: np.ndarray) -> tuple[Gaussians, ...]:
+        def next_psi(last: tuple[Psi, ...], share: np.ndarray) -> tuple[Psi, ...]:
             mine = share[:, : setting.rank].astype(np.float64)
-            return tuple(gaussians.refit(data.after[rows], mine[rows], pooled, nu) for rows in parts)
+            both = zip(last, parts, strict=True)
+            return tuple(family.refit(one, data.after[rows], mine[rows]) for one, rows in both)
 
-        best, weights, psi = self._train(data, setting, data.held, psi, next_psi, rng)
+        units = self._units(data, setting, psi, rng)
+        best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+        return LowRankFit(
+            acting,
+            psi,
+            data.rewards,
+            setting,
+            data.ends,
+            best + (self.psi == "gaussian") * data.held_scale,
+            0,
+            weights,
+            self.known,
+        )
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
-        found = [fit.weights]
+        found, setting, psi = [fit.weights], fit.setting, fit.psi
         for i in range(1, self.members):
             held = data.episode % HELD == i
             if held.any() and not held.all():
-                found.append(self._train(data, fit.setting, held, fit.psi, lambda share: fit.psi, rng)[1])
+                units = {name: fit.weights[name] for name in ("hidden", "bias", "units")}
+                if fit.weights["units"][0] != KERNEL:
+                    units = self._units(data, setting, psi, rng)
+                found.append(self._train(data, setting, held, psi, lambda last, share: psi, units, rng)[1])
         acting = network.network_of(network.mean_of(found), data.centre, data.project, data.n_actions)
         return replace(fit, network=acting)
+
+    def _units(self, data: OutcomeData, setting: Setting, psi: tuple[Psi, ...], rng: np.random.Generator) -> Made:
+        """Hidden units before training, made from what is not held out."""
+        rows = np.flatnonzero(~data.held)
+        shares = responsibilities(data.log_psi(psi)[rows])
+        target = np.hstack([shares, np.eye(data.n_laws)[data.law[rows]]])
+        return MAKERS[setting.phi](UnitData(data.z[rows], data.action[rows], target), self.width, rng)
 
     def _train(
         self,
         data: OutcomeData,
         setting: Setting,
         held: np.ndarray,
-        psi: tuple[Gaussians, ...],
-        next_psi: Callable[[np.ndarray], tuple[Gaussians, ...]],
+        psi: tuple[Psi, ...],
+        next_psi: Callable[[tuple[Psi, ...], np.ndarray], tuple[Psi, ...]],
+        units: Made,
         rng: np.random.Generator,
-    ) -> tuple[float, network.Weights, tuple[Gaussians, ...]]:
+    ) -> tuple[float, network.Weights, tuple[Psi, ...]]:
         """The best held-out likelihood (a transition), and weights and psi of that epoch."""
-        train, k = np.flatnonzero(~held), data.z.shape[1]
+        train = np.flatnonzero(~held)
         steps = 1 if setting.shared_heads else data.horizon
-        K, L = setting.rank + int(data.ends), len(data.rewards.values)
-        weights = network.fresh(k, steps, data.n_actions, K, L, self.width, rng)
+        K, L = setting.rank + int(data.ends), data.n_laws
+        weights = network.fresh(steps, data.n_actions, K, L, units)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
         adam = network.DecayedAdam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
+        every = -(-LEAST_BETWEEN // batches)
         best, kept = -np.inf, (weights, psi)
         for epoch in range(epochs):
             for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
                 _, slope = network.gradient(weights, outcomes.some(rows))
                 adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
+            if (epoch + 1) % every and epoch + 1 < epochs:
+                continue
             value, share = network.log_likelihoods(weights, outcomes)
             score = float(value[held].mean())
             if score > best:
                 best, kept = score, ({name: x.copy() for name, x in weights.items()}, psi)
-            after = next_psi(share)
+            after = next_psi(psi, share)
             if after is not psi:
                 psi, outcomes = after, data.outcomes(setting, after)
         return best, *kept
-
-
-def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
-    """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
-
-    P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
-    """
-    t = SeenTransitions.of(replay)
-    data = OutcomeData.of(replay, n_actions, fit)
-    net = network.network_of(fit.weights, data.centre, data.project, n_actions)
-    kinds = np.log(played_kinds(net, t) + 1e-300)
-    log_psi = data.log_psi(fit.psi)
-    group = data.h if by_step else np.zeros_like(data.h)
-    for g in np.unique(group):
-        rows = np.flatnonzero((group == g) & ~t.cut)
-        train = ~data.held[rows]
-        if rows.size == 0 or not train.any():
-            continue
-        base = np.log(np.exp(kinds[rows][train]).mean(axis=0) + 1e-12)
-        ratio = log_psi[rows] - _log_sum(log_psi[rows] + base)[:, None]
-        log_psi[rows] = ratio - np.log(np.exp(ratio[train]).mean(axis=0) + 1e-12)
-    outcomes = replace(data.outcomes(fit.setting, fit.psi), log_psi=log_psi.astype(np.float32))
-    return t, network.log_likelihoods(fit.weights, outcomes)[0]
-
-
-def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
-    """P(k | x, a) of the actions that were played, [n, K]."""
-    f = net.inner(net.places(t.x))
-    result = np.empty((t.h.size, net.sizes[0]))
-    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
-    order = np.argsort(step * net.n_actions + t.action, kind="stable")
-    ends = np.searchsorted((step * net.n_actions + t.action)[order], np.arange(len(net.heads) * net.n_actions + 1))
-    for i, (begin, end) in enumerate(pairwise(ends)):
-        rows = order[begin:end]
-        logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
-        result[rows] = odds / odds.sum(axis=1, keepdims=True)
-    return result
-
-
-def _log_sum(joint: np.ndarray) -> np.ndarray:
-    top = joint.max(axis=1)
-    return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)))
 
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:

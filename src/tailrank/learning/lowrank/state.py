@@ -6,19 +6,21 @@ A checkpoint holds what the next iteration depends on; the plan follows from the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.gaussians import Gaussians
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankFit, Setting
 from tailrank.learning.lowrank.planning import ObservedSupport
+from tailrank.learning.lowrank.psi import KINDS
 from tailrank.learning.observed.state import ObservedState
 from tailrank.planning.observed.support import RewardKinds
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.outcomes import OutcomeNetwork
+from tailrank.policies.units import PHI
 
 PREFIX = "lowrank."
 
@@ -69,7 +71,7 @@ class LowRankState:
             return self.block.chosen
         setting = self.fit.setting
         heads, psi = ("shared" if x else "by step" for x in (setting.shared_heads, setting.shared_psi))
-        return f"low rank {setting.rank}, phi {heads}, psi {psi}"
+        return f"low rank {setting.rank}, phi {setting.phi} {heads}, psi {self.fit.psi[0].name} {psi}"
 
     @property
     def rewards_said(self) -> str:
@@ -77,6 +79,8 @@ class LowRankState:
         if self.fit is None:
             return self.block.rewards_said
         rewards = self.fit.rewards
+        if self.fit.known is not None:
+            return f"rewards: known laws on {len(rewards.values)} levels"
         exact = "exact" if rewards.exact else "interpolated"
         return f"rewards: as they are, {len(rewards.values)} laws; budgets in steps of {rewards.spacing:.4g}, {exact}"
 
@@ -92,31 +96,34 @@ class LowRankState:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], replay: Replay) -> LowRankState:
-        """From a checkpoint and the episodes; the plan is still to be made."""
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], replay: Replay, known: KnownRewards | None = None
+    ) -> LowRankState:
+        """From a checkpoint, the episodes and the known laws of rewards; the plan is still to be made."""
         block = ObservedState.from_arrays(arrays, replay)
         mine = {name.removeprefix(PREFIX): x for name, x in arrays.items() if name.startswith(PREFIX)}
         compared, fitted_at, charge = (int(x) for x in mine["counters"])
         if not charge:
             return cls(block, block.policy, compared=compared, fitted_at=fitted_at)
-        parts = range(len(mine["means"]))
+        parts = range(sum(name.startswith("states.") for name in mine))
         support = ObservedSupport(
             tuple(mine[f"states.{i}"] for i in parts), tuple(mine[f"weights.{i}"] for i in parts), mine["first"]
         )
-        return cls(block, block.policy, _fit_from(mine), support, compared, fitted_at)
+        return cls(block, block.policy, replace(_fit_from(mine), known=known), support, compared, fitted_at)
 
 
 def _fit_arrays(fit: LowRankFit) -> dict[str, np.ndarray]:
     setting = fit.setting
     arrays = {f"network.{name}": x for name, x in fit.network.to_arrays().items()}
     arrays |= {f"member.{name}": x for name, x in fit.weights.items()}
+    for i, psi in enumerate(fit.psi):
+        arrays |= {f"psi.{i}.{name}": x for name, x in psi.to_arrays().items()}
     return arrays | {
-        "means": np.stack([psi.means for psi in fit.psi]),
-        "whiteners": np.stack([psi.whiteners for psi in fit.psi]),
+        "psi": np.frombuffer(fit.psi[0].name.encode(), dtype=np.uint8),
         "rewards": np.concatenate(fit.rewards.values),
         "laws": np.array([v.size for v in fit.rewards.values]),
         "spacing": np.array([fit.rewards.spacing, float(fit.rewards.exact)]),
-        "setting": np.array([setting.rank, setting.decay, setting.shared_heads, setting.shared_psi], dtype=np.float64),
+        "setting": np.array([*astuple(setting)[:-1], PHI.index(setting.phi)], dtype=np.float64),
         "fit": np.array([float(fit.ends), fit.held_out, float(fit.searched)]),
     }
 
@@ -125,15 +132,16 @@ def _fit_from(arrays: dict[str, np.ndarray]) -> LowRankFit:
     def named(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
 
-    rank, decay, heads, psi = arrays["setting"]
+    rank, decay, heads, psi, phi = arrays["setting"]
+    kind = KINDS[arrays["psi"].tobytes().decode()]
     ends, held_out, searched = arrays["fit"]
     spacing, exact = arrays["spacing"]
     laws = tuple(np.split(arrays["rewards"], np.cumsum(arrays["laws"])[:-1]))
     return LowRankFit(
         OutcomeNetwork.from_arrays(named("network.")),
-        tuple(Gaussians(m, w) for m, w in zip(arrays["means"], arrays["whiteners"], strict=True)),
+        tuple(kind(**named(f"psi.{i}.")) for i in range(sum(name.startswith("states.") for name in arrays))),
         RewardKinds(laws, float(spacing), bool(exact)),
-        Setting(int(rank), float(decay), bool(heads), bool(psi)),
+        Setting(int(rank), float(decay), bool(heads), bool(psi), PHI[int(phi)]),
         bool(ends),
         float(held_out),
         int(searched),

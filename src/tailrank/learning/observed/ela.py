@@ -31,7 +31,7 @@ from tailrank.learning.decoding.choose import Discriminative, depends_on_actions
 from tailrank.learning.decoding.smoothing import smoothed
 from tailrank.learning.ela.bonus import pair_norms
 from tailrank.learning.observed.info import ObservedInfo, Output
-from tailrank.learning.observed.reward_grid import RewardGrid
+from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.settings import Observing
 from tailrank.learning.observed.state import ObservedState, policy_of
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
@@ -102,6 +102,10 @@ class ObservedELA(SimulatorLearner, Observing):
             output.policy, returned, why if output.scores else "the last model's plan without bonus", about
         )
 
+    def neutral(self, state: Any, env: Simulator) -> Any:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).greedy(state, env)
+
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
         return ObservedState.from_arrays(arrays, replay)
@@ -127,7 +131,7 @@ class ObservedELA(SimulatorLearner, Observing):
             grid = RewardGrid.of(simulator, self.reward_range, rewards, lengths, self.levels)
             replay, n = Replay(simulator.horizon, simulator.n_features), lengths.size
             for played in parts:
-                remember(replay, grid, played, simulator.name)
+                remember(replay, grid, played, simulator, self.levels)
             state = self._fit(replay, grid, simulator, streams, 0, None)
             yield state
 
@@ -144,8 +148,9 @@ class ObservedELA(SimulatorLearner, Observing):
         seeds = streams.train_seeds(k, max(self.batch, round(self.growth * state.episodes)))
         played = play_simulator(state.policy, simulator, seeds, keep_features=True)  # lines 5-10
         before = state.replay.n
-        remember(state.replay, state.grid, played, simulator.name)
-        refit = state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
+        grid = remember(state.replay, state.grid, played, simulator, self.levels)
+        wider, state = grid != state.grid, replace(state, grid=grid)
+        refit = wider or state.replay.n >= max(state.fitted_at + 10, round(GROWTH * state.fitted_at))
         if refit:  # line 11
             state = self._fit(state.replay, state.grid, simulator, streams, k, state)
         else:
@@ -215,7 +220,7 @@ class ObservedELA(SimulatorLearner, Observing):
         k: int,
         last: ObservedState | None,
     ) -> ObservedState:
-        warm = None if last is None else last.fitted.decoder
+        warm = None if last is None or last.counts.top != grid.top else last.fitted.decoder
         with doing(f"fitting a decoder to {replay.n} episodes"):
             fitted = self.oracle.fit(replay, simulator.n_actions, grid.top, rng=streams.oracle(k), warm=warm)
         decoder, shared = fitted.decoder, self.oracle.shared
@@ -268,7 +273,7 @@ class ObservedELA(SimulatorLearner, Observing):
         returns = np.zeros(0) if played is None else played.returns
         return plan, ObservedInfo(
             returns,
-            state.grid.value(plan.objective, H),
+            min(state.grid.value(plan.objective, H), state.most),
             float(here.mean()),
             float((here >= cap).mean()),
             state.fitted.held_out,
@@ -297,16 +302,3 @@ class ObservedELA(SimulatorLearner, Observing):
             caution=caution,
             support=state.support,
         )
-
-
-def remember(replay: Replay, grid: RewardGrid, played: Observed, name: str) -> None:
-    """Add played episodes to the replay."""
-    if played.features is None:
-        raise InputError("features: were not kept")
-    replay.add(
-        played.features[:, :-1],
-        np.maximum(played.actions, 0),
-        grid.units(played.rewards, played.lengths, lambda i: f"{name}, seed {played.seeds[i]}"),
-        played.lengths,
-        played.rewards,
-    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding.choose import Fitted
-from tailrank.learning.observed.reward_grid import RewardGrid
+from tailrank.learning.observed.reward_grid import DECLARED, RewardGrid
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import Support
 from tailrank.policies.decoders.base import Decoder
@@ -62,6 +62,13 @@ class ObservedState:
         """Steps played."""
         return int(self.replay.lengths.sum())
 
+    @property
+    def most(self) -> float:
+        """What a return can be at most, as far as rewards are known: the largest one, or 0, at every step."""
+        grid, seen = self.grid, float(self.replay.rewards.max())
+        largest = grid.low + grid.top * grid.unit if grid.source == DECLARED else seen
+        return self.replay.horizon * max(largest, 0.0)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint; episodes are kept elsewhere."""
         fitted, grid, counts = self.fitted, self.grid, self.counts
@@ -105,6 +112,7 @@ class ObservedState:
             for h in range(replay.horizon)
         ]
         policy = policy_of(decoder, counts, grid, replay.horizon, support)
+        replay.measure(grid.units(replay.rewards, replay.lengths))  # files may hold those of a narrower grid
         return cls(k, replay, grid, fitted, counts, support, policy, fitted_at, arrays["usual"])
 
 

@@ -256,10 +256,11 @@ def _assumptions(
         lines[0] += "; the next state and the reward depend on state and action alone"
         lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
     if how is not None and how.closed and not listed:
-        lines.append("every state that can be met is in the log; --states unseen says otherwise")
+        lines.append("every state that can be met is in the log; states=unseen says otherwise")
     if assumed:
         lines.append(
-            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; --reward-range says otherwise"
+            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; "
+            "reward_range=... says otherwise"
         )
     return tuple(lines)
 

@@ -22,7 +22,8 @@ import numpy as np
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding.choose import judged
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
 from tailrank.learning.schedule import Schedule

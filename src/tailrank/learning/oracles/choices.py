@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tailrank._system.settings import Checked, setting
 from tailrank.checks import InputError
@@ -15,6 +15,7 @@ from tailrank.checks import InputError
 if TYPE_CHECKING:
     from tailrank.envs.protocols import CountableEnv
     from tailrank.learning.oracles.fit import MleOracle
+    from tailrank.learning.oracles.held_out import Menu
 
 
 def _finite_class(env: CountableEnv, rank: int | None) -> list[MleOracle]:
@@ -52,20 +53,31 @@ MODELS: dict[str, Callable[[CountableEnv, int | None], list[MleOracle]]] = {
 """The classes of models by name, one row each: the H - 1 oracles for an environment and a rank (None: not given)."""
 
 
+RANKS = (2, 4, 8)
+"""Ranks of the models that are tried where nobody says one; those below the number of states."""
+MOST_CELLS = 2_000_000
+"""Cells (s, a, s') of a step up to which models of low rank are tried."""
+
+
 @dataclass(frozen=True)
 class ModelChoice(Checked):
-    """A class of models by name.
+    """A class of models by name, or chosen.
 
     "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
     (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
-    Without a name: em where a rank is given, else the environment's class where it has one, else counts.
+    "auto", the default: the simplest that held-out likelihood does not refute (`held_out.py`), among the class and
+    counts of its groups where there is a class, else among counts, em and block, by step and with all steps as one;
+    with a rank, among em and block of that rank.
 
     >>> ModelChoice("class").name_for(None), ModelChoice(rank=3).name_for(None)
-    ('class', 'em')
+    ('class', 'auto')
     """
 
-    model: str | None = setting(
-        None, words=MODELS, metavar="|".join(MODELS), help="What is fitted; the last four see observations."
+    model: str = setting(
+        "auto",
+        words=("auto", *MODELS),
+        metavar="|".join(("auto", *MODELS)),
+        help="What is fitted; the last four see observations.",
     )
     rank: int | None = setting(None, kind=int, metavar="D", help="Rank of the model (the most latents of a step).")
 
@@ -77,14 +89,12 @@ class ModelChoice(Checked):
             raise InputError(f"rank = {self.rank}: is only for the models em and block, not for {self.model!r}")
 
     def name_for(self, env: CountableEnv | None) -> str:
-        """The name of the class of models that is fitted in this environment."""
-        if self.model is not None or self.rank is not None:
-            return self.model or "em"
-        return "class" if env is not None and env.candidates else "counts"
+        """The name of the class of models that is fitted in this environment; "auto" where it is chosen."""
+        return self.model
 
     def sees_groups(self, env: CountableEnv) -> bool:
         """Whether states are seen through the environment's known groups, or one by one."""
-        return self.name_for(env) == "class"
+        return self.model == "class" or (self.model == "auto" and self.rank is None and bool(env.candidates))
 
     @property
     def sparse(self) -> bool:
@@ -92,10 +102,36 @@ class ModelChoice(Checked):
         return False
 
     def make(self, env: CountableEnv) -> list[MleOracle]:
-        """The H - 1 oracles."""
+        """The H - 1 oracles of a class with a name."""
         if self.rank is not None and self.rank > env.n_states:
             raise InputError(f"rank = {self.rank}: must be at most the number of states, {env.n_states}")
-        return MODELS[self.name_for(env)](env, self.rank)
+        return MODELS[self.model](env, self.rank)
+
+    def menu(self, env: CountableEnv, share: bool | None) -> Menu:
+        """The candidates; share: whether all steps are fitted as one (None: where that is chosen, both)."""
+        from tailrank.learning.oracles.held_out import Candidate, Menu
+
+        if self.model != "auto":
+            return Menu((Candidate(self.model, tuple(self.make(env)), bool(share)),))
+        if self.sees_groups(env):
+            known = [Candidate(name, tuple(MODELS[name](env, None)), bool(share)) for name in ("class", "counts")]
+            return Menu(tuple(known))
+        ways = (False, True) if share is None and env.horizon > 2 else (bool(share),)
+        chosen: list[tuple[str, int | None]] = [] if self.rank else [("counts", None)]
+        if self.rank or env.n_states**2 * env.n_actions <= MOST_CELLS:
+            ranks = (self.rank,) if self.rank else tuple(rank for rank in RANKS if rank < env.n_states)
+            chosen += [(name, rank) for name in ("block", "em") for rank in ranks]
+        return Menu(
+            tuple(
+                Candidate(
+                    name if rank is None else f"{name} of rank {rank}",
+                    tuple(ModelChoice(name, rank).make(env)),
+                    way,
+                )
+                for name, rank in chosen
+                for way in ways
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -113,3 +149,12 @@ class SingleStates:
         from tailrank.learning.oracles.counts import EmpiricalCounts
 
         return [EmpiricalCounts()] * (env.horizon - 1)
+
+
+def menu_of(oracles: Any, env: CountableEnv, share: bool | None) -> Menu:
+    """What may be fitted: what a `ModelChoice` offers, else the one thing that the oracles fit."""
+    from tailrank.learning.oracles.held_out import Candidate, Menu
+
+    if isinstance(oracles, ModelChoice):
+        return oracles.menu(env, share)
+    return Menu((Candidate("", tuple(oracles.make(env)), bool(share)),))

@@ -18,24 +18,29 @@ from tailrank import checks
 from tailrank._system.settings import Checked, setting
 from tailrank._system.telling import tell
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
+from tailrank.learning.shortfall.targets import TeachingSteps
 from tailrank.learning.simulators.candidates import CandidateOutput
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import BudgetScale
-from tailrank.policies.shortfall import ShortfallPolicy, network_input
+from tailrank.policies.shortfall import ShortfallPolicy, mean_shortfalls
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import best_budget
 
-CHUNK = 50
-"""Gradient steps in one compiled call."""
+CHUNK = 100
+"""Gradient steps in one compiled call, after which targets are made anew."""
+LAST = 0.1
+"""The rate of a fit falls to this share of itself, so that what is handed out is not the noise of the last steps."""
+MOST_NUMBERS = 6_000_000
+"""Values of steps, actions and budgets that targets are made of at once; of more episodes some are drawn."""
 
 
 @dataclass(frozen=True)
 class FittedShortfall:
-    """Networks (states of training, one a member), what they see and how far they were trained."""
+    """Networks (a `TrainingState` of E members), what they see and how far they were trained."""
 
-    states: tuple[Any, ...]
+    state: Any
     centre: np.ndarray
     spread: np.ndarray
     scale: BudgetScale
@@ -50,22 +55,36 @@ class FittedShortfall:
 
     def policy(self, members: tuple[int, ...]) -> tuple[ShortfallPolicy, float]:
         """The mean of these members as a policy with its best budget, and its promise."""
-        layers = []
-        for i in range(len(self.states[0].layers)):
-            w, b = (np.stack([np.asarray(self.states[e].layers[i][j]) for e in members]) for j in (0, 1))
-            layers.append((w, b))
-        bare = ShortfallPolicy(tuple(layers), self.centre, self.spread, self.scale, 0.0, self.horizon)
+        layers = tuple((w[list(members)], b[list(members)]) for w, b in slow_layers(self.state))
+        bare = ShortfallPolicy(layers, self.centre, self.spread, self.scale, 0.0, self.horizon)
         curve = bare.values(self.first, self.horizon).min(axis=1).mean(axis=0) * self.scale.unit
         budgets = self.scale.budget(np.arange(self.scale.count), self.horizon)
         best = best_budget(budgets, curve, self.tau)
         budget = float(budgets[best])
-        return ShortfallPolicy(bare.layers, self.centre, self.spread, self.scale, budget, self.horizon), budget - float(
-            curve[best]
-        ) / self.tau
+        return replace(bare, budget=budget), budget - float(curve[best]) / self.tau
+
+    @property
+    def members(self) -> int:
+        """E."""
+        return int(self.state.slow[0][1].shape[0])
+
+    def restandardised(self, played: PlayedEpisodes) -> FittedShortfall:
+        """The same networks with inputs standardised by all that was played: the first layer makes up for it."""
+        centre, spread = standardised(played)
+        layers, slow = (self._moved(x, centre, spread) for x in (self.state.layers, self.state.slow))
+        return replace(self, state=self.state._replace(layers=layers, slow=slow), centre=centre, spread=spread)
+
+    def _moved(self, layers: Any, centre: np.ndarray, spread: np.ndarray) -> Any:
+        """The layers that do the same with inputs of another centre and spread."""
+        (w, b), *rest = layers
+        w, b, m = np.array(w, dtype=np.float64), np.array(b, dtype=np.float64), centre.size
+        b += ((centre - self.centre) / self.spread) @ w[:, :m]
+        w[:, :m] *= (spread / self.spread)[:, None]
+        return ((w.astype(np.float32), b.astype(np.float32)), *rest)
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """The members in turn."""
-        members = tuple(self.policy((e,))[0] for e in range(len(self.states)))
+        members = tuple(self.policy((e,))[0] for e in range(self.members))
         return ExploringPolicy(members, self.n_actions, self.returns, self.epsilon, rng)
 
     def outputs(self) -> list[CandidateOutput]:
@@ -74,18 +93,18 @@ class FittedShortfall:
 
     @cached_property
     def _output(self) -> CandidateOutput:
-        return CandidateOutput("shortfall network", *self.policy(tuple(range(len(self.states)))))
+        return CandidateOutput("shortfall network", *self.policy(tuple(range(self.members))))
 
     def about(self) -> str:
         """How far it was trained."""
-        return f"network of {len(self.states)}, {self.updates} steps, loss {self.loss:.3g}"
+        return f"network of {self.members}, {self.updates} steps, loss {self.loss:.3g}"
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Networks, slow copies and Adam's memories, leaf by leaf."""
         import jax
 
         scale = self.scale
-        arrays = {f"leaf.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.states))}
+        arrays = {f"leaf.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.state))}
         arrays["numbers"] = np.array([scale.unit, scale.low, scale.count, scale.origin, self.updates, self.loss])
         return arrays | {"centre": self.centre, "spread": self.spread}
 
@@ -98,8 +117,16 @@ class ShortfallCandidate(Checked):
     budgets: int = setting(48, kind=int, least=8, name="network_budgets", metavar="N", help="Budgets of the network.")
     rate: float = setting(1e-3, kind=float, check=checks.positive, metavar="R", help="Adam's rate.")
     batch: int = setting(64, kind=int, least=2, metavar="N", help="Transitions a gradient step.")
-    ratio: float = setting(1.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps a step played.")
-    ahead: int = setting(1, kind=int, metavar="N", help="Steps that a target looks ahead.")
+    effort: float = setting(
+        250.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps for the root of the steps played."
+    )
+    trust: float = setting(
+        0.9,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        metavar="P",
+        help="What a target trusts the rewards that were paid, not the network, at every step.",
+    )
     members: int = setting(2, kind=int, metavar="N", help="Networks of the ensemble.")
     epsilon: float = setting(
         0.1,
@@ -122,60 +149,61 @@ class ShortfallCandidate(Checked):
         """Gradient steps for the episodes that are new, or from the start where the budgets must change."""
         if before is None or not covers(before.scale, played):
             before = self._fresh(played, n_actions, tau, rng)
-        wanted = min(int(self.ratio * played.steps), self.most_updates) - before.updates
-        chunks = max(-(-wanted // CHUNK), 1)
-        data = teaching(played, before.scale, self.ahead, before.centre, before.spread)
-        states, losses = [], []
-        for state in before.states:
-            for i in range(chunks):
-                tell(i, chunks, "parts of a training")
-                rows = rng.integers(0, played.steps, size=(CHUNK, self.batch))
-                state, value = self._advance(state, data, rows, n_actions)
-            states.append(state)
-            losses.append(float(value))
-        return self._update(before, tuple(states), before.updates + chunks * CHUNK, float(np.mean(losses)), played)
+        before = before.restandardised(played)
+        wanted = min(int(self.effort * np.sqrt(played.steps)), self.most_updates) - before.updates
+        rounds = max(-(-wanted // CHUNK), 1)
+        data = TeachingSteps.of(played, before.scale, before.centre, before.spread)
+        most = max(MOST_NUMBERS // (n_actions * before.scale.count), 1)
+        state, loss = before.state, np.nan
+        for i in range(rounds):
+            tell(i, rounds, "parts of a training")
+            part = data.drawn(most, rng)
+            q = mean_shortfalls(slow_layers(state), part.x, n_actions, before.scale.count)
+            aim = part.targets(q, self.trust)
+            rate = self.rate * (1.0 - (1.0 - LAST) * i / rounds)
+            rows = rng.integers(0, part.actions.size, size=(CHUNK, before.members, self.batch))
+            state, loss = self._advance(state, part, aim, rows, rate)
+        return self._update(before, state, before.updates + rounds * CHUNK, float(loss), played)
 
-    def _advance(self, state: Any, data: Any, rows: np.ndarray, n_actions: int) -> tuple[Any, Any]:
-        from tailrank.learning.shortfall._training_jax import advance
+    def _advance(
+        self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
+    ) -> tuple[Any, Any]:
+        from tailrank.learning.shortfall._training_jax import TargetBatch, advance
 
-        return advance(state, type(data)(*(part[rows] for part in data)), n_actions, self.rate)
+        return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
 
     def _fresh(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedShortfall:
-        centre = played.features.mean(axis=0, dtype=np.float64)
-        spread = played.features.std(axis=0, dtype=np.float64)
-        spread = np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
+        centre, spread = standardised(played)
         scale = budget_scale(played, self.budgets, exact=False)
         # Slopes begin as the law of the returns that were seen.
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
         empty = self._empty((centre, spread), scale, played, tau, n_actions)
-        return self._update(
-            empty, tuple(self._member(empty, slope, rng) for _ in range(self.members)), 0, np.nan, played
-        )
+        return self._update(empty, self._begun(empty, slope, rng), 0, np.nan, played)
 
     def _empty(
         self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, played: PlayedEpisodes, tau: float, A: int
     ) -> FittedShortfall:
         """Without networks and updates; around: centre and spread of the features."""
         first, returns, H = played.first, played.returns(), played.horizon
-        return FittedShortfall((), *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
+        return FittedShortfall(None, *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
 
-    def _member(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
+    def _begun(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
         from tailrank.learning.shortfall._training_jax import start_training
 
         sizes = [about.centre.size + 2, *self.hidden, about.n_actions * slope.size]
         layers = []
         for i, (k, j) in enumerate(pairwise(sizes)):
             last = i + 2 == len(sizes)
-            w = rng.normal(size=(k, j)) * np.sqrt((0.01 if last else 2.0) / k)
+            w = rng.normal(size=(self.members, k, j)) * np.sqrt((0.01 if last else 2.0) / k)
             b = np.tile(np.log(slope / (1 - slope)), about.n_actions) if last else np.zeros(j)
-            layers.append((w.astype(np.float32), b.astype(np.float32)))
-        return start_training(tuple(layers), self.rate)
+            layers.append((w.astype(np.float32), np.tile(b, (self.members, 1)).astype(np.float32)))
+        return start_training(tuple(layers))
 
     def _update(
-        self, before: FittedShortfall, states: tuple[Any, ...], updates: int, loss: float, played: PlayedEpisodes
+        self, before: FittedShortfall, state: Any, updates: int, loss: float, played: PlayedEpisodes
     ) -> FittedShortfall:
-        return replace(before, states=states, updates=updates, loss=loss, first=played.first, returns=played.returns())
+        return replace(before, state=state, updates=updates, loss=loss, first=played.first, returns=played.returns())
 
     def restored(
         self,
@@ -192,26 +220,18 @@ class ShortfallCandidate(Checked):
         unit, low, count, origin, updates, loss = (float(x) for x in arrays["numbers"])
         scale = BudgetScale(unit, low, int(count), origin)
         like = self._empty((arrays["centre"], arrays["spread"]), scale, played, tau, n_actions)
-        shape = tuple(self._member(like, np.full(scale.count - 1, 0.5), rng) for _ in range(self.members))
-        leaves, tree = jax.tree.flatten(shape)
+        leaves, tree = jax.tree.flatten(self._begun(like, np.full(scale.count - 1, 0.5), rng))
         found = [jnp.asarray(arrays[f"leaf.{i}"]) for i in range(len(leaves))]
         return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
 
 
-def teaching(played: PlayedEpisodes, scale: BudgetScale, ahead: int, centre: np.ndarray, spread: np.ndarray) -> Any:
-    """All transitions as a `TransitionBatch` of arrays [T, ..]; targets look `ahead` steps, or to the end if nearer."""
-    from tailrank.learning.shortfall._training_jax import TransitionBatch
+def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and spread [m] of the features."""
+    centre = played.features.mean(axis=0, dtype=np.float64)
+    spread = played.features.std(axis=0, dtype=np.float64)
+    return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
 
-    H, step = played.horizon, played.step_numbers()
-    episode = np.repeat(np.arange(played.n), played.lengths)
-    n = np.minimum(ahead, played.lengths[episode] - step)
-    at = np.arange(played.steps) + episode
-    total = np.concatenate([[0.0], np.cumsum(played.rewards - scale.origin)])
-    shift = (total[np.arange(played.steps) + n] - total[: played.steps]) / scale.unit
-    left = H - step - n
-    over = step + n == played.lengths[episode]
-    x = network_input(played.features[at], H - step, H, centre, spread)
-    after = network_input(played.features[at + n], left, H, centre, spread)
-    end = scale.low + scale.origin * left / scale.unit
-    plain = (played.actions.astype(np.int32), shift.astype(np.float32), after)
-    return TransitionBatch(x, *plain, over.astype(np.float32), end.astype(np.float32))
+
+def slow_layers(state: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The slow layers of all members, W [E, k, k'] and b [E, k']."""
+    return tuple((np.asarray(w), np.asarray(b)) for w, b in state.slow)

@@ -10,6 +10,7 @@ among the finalists, so it holds although the policy was chosen.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,16 +20,18 @@ from tailrank import checks
 from tailrank._system.settings import fixed, setting
 from tailrank._system.telling import doing
 from tailrank.envs.protocols import Simulator
-from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
-from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, all_outputs
+from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
 from tailrank.risk.law import cvar
 
+EARLIER, ROUND = 3, 4
+"""Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
 FEWEST = 5
@@ -88,8 +91,12 @@ class CandidatesLearner(SimulatorLearner):
             )
             for i, candidate in enumerate(self.candidates)
         )
+        last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
+        earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
-        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False)
+        state = replace(
+            state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False, earlier=earlier
+        )
         promise = fitted[0].outputs()[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
@@ -119,10 +126,14 @@ class CandidatesLearner(SimulatorLearner):
         self, state: CandidatesState, env: Simulator, streams: Streams
     ) -> tuple[CandidatesState, CandidatesInfo]:
         """A round: the finalists on the same seeds; half of the episodes that are left, or all of them in the last."""
+        left = self._left(state, env.horizon, 1.0)
+        if not state.choosing:
+            mine = len(all_outputs(state))
+            fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
+            state = replace(state, earlier=state.earlier[:fits], choosing=True)
         outputs = all_outputs(state)
         now = self.survivors(state)
         last = len(now) <= 2
-        left = self._left(state, env.horizon, 1.0)
         n = max(int(left / (len(now) if last else 2 * len(now))), 1)
         rest = max(int(left) - n * len(now), 0) if last else 0
         seeds = streams.train_seeds(state.k + 1, n + rest)
@@ -131,14 +142,14 @@ class CandidatesLearner(SimulatorLearner):
         for i in now:
             with doing(f"judging candidate {i + 1} of {len(outputs)}"):
                 batches.append(play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]))
-        returns = np.stack([batch.returns[:n] for batch in batches])
+        returns = on_same_seeds(batches, n)
         steps = sum(int(batch.lengths.sum()) for batch in batches)
         state = replace(
             state,
             k=state.k + 1,
             finalists=now,
             returns=returns,
-            choice_episodes=state.choice_episodes + returns.size + rest,
+            choice_episodes=state.choice_episodes + n * len(now) + rest,
             choice_steps=state.choice_steps + steps,
             chosen=last,
         )
@@ -164,6 +175,11 @@ class CandidatesLearner(SimulatorLearner):
         if not state.fitted:
             return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
         return all_outputs(state)[self._best(state)].policy
+
+    def neutral(self, state: CandidatesState, env: Simulator) -> Policy | None:
+        """The plan for the mean of the first candidate that has one."""
+        plans = [fitted.neutral for fitted in state.fitted if hasattr(fitted, "neutral")]
+        return plans[0]() if plans else None
 
     def promise(self, state: CandidatesState, env: Simulator) -> float:
         """The CVaR that the output which is ahead promises of itself."""
@@ -196,13 +212,28 @@ class CandidatesLearner(SimulatorLearner):
         """The state in a checkpoint."""
         fresh = self.init(env, streams)
         played = fresh.played.from_arrays(arrays)
-        k, fitted_at, episodes, steps, chosen = (checks.whole(x, "counters", least=0) for x in arrays["counters"])
-        fitted = []
-        for i, candidate in enumerate(self.candidates if fitted_at else ()):
-            prefix = f"candidate.{i}."
-            own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-            fitted.append(candidate.restored(own, played, env.n_actions, self.tau, streams.oracle(fitted_at, i)))
-        finalists = tuple(int(i) for i in arrays["finalists"])
-        return CandidatesState(
-            k, played, tuple(fitted), fitted_at, finalists, arrays["returns"], episodes, steps, bool(chosen)
+        k, fitted_at, episodes, steps, chosen, choosing = (
+            checks.whole(x, "counters", least=0) for x in arrays["counters"]
         )
+        fitted = []
+        for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
+            then, fits = played.head(episodes_then), []
+            for i, candidate in enumerate(self.candidates if at else ()):
+                prefix = fit_prefix(place, i)
+                own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+                fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
+            fitted.append(EarlierFit(at, episodes_then, tuple(fits)))
+        finalists = tuple(int(i) for i in arrays["finalists"])
+        now, *earlier = fitted
+        about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
+        return CandidatesState(k, played, now.fitted, fitted_at, *about)
+
+
+def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
+    """Returns [batches, at most n] on the first n seeds, without those on which an episode of some batch went wrong."""
+    if all(batch.seeds.size >= n for batch in batches):
+        return np.stack([batch.returns[:n] for batch in batches])
+    shared = batches[0].seeds
+    for batch in batches:
+        shared = shared[np.isin(shared, batch.seeds)]
+    return np.stack([batch.returns[np.isin(batch.seeds, shared)] for batch in batches])

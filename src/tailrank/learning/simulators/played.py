@@ -87,6 +87,14 @@ class PlayedEpisodes:
             np.concatenate([self.lengths, played.lengths]),
         )
 
+    def head(self, n: int) -> PlayedEpisodes:
+        """The first n episodes."""
+        if n >= self.n:
+            return self
+        steps = int(self.lengths[:n].sum())
+        parts = self.features[: steps + n], self.actions[:steps], self.rewards[:steps], self.lengths[:n]
+        return PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
+
     def step_numbers(self) -> np.ndarray:
         """h of each step, [T]."""
         return np.arange(self.steps) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)

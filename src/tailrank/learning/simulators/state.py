@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from tailrank.learning.protocol import mean_return
 from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.risk.law import cvar
@@ -33,14 +34,24 @@ class CandidatesInfo:
 
     def row(self) -> dict[str, Any]:
         """The columns of a row."""
-        return {"return": self.mean, "objective": self.promise, "played": self.cvar, "model": self.about}
+        played = {"objective": self.promise, "played": self.cvar, "model": self.about}
+        return mean_return(self.returns) | played
+
+
+@dataclass(frozen=True)
+class EarlierFit:
+    """The fits of iteration k, when `episodes` had been played."""
+
+    k: int
+    episodes: int
+    fitted: tuple[FittedCandidate, ...]
 
 
 @dataclass(frozen=True)
 class CandidatesState:
-    """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit; in the choice,
-    the outputs that are left (`finalists`), the returns of the last round, [finalists, n], what it cost, and whether it
-    is over.
+    """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit, and earlier
+    fits, the latest first; in the choice, the outputs that are left (`finalists`), the returns of the last round,
+    [finalists, n], what it cost, and whether it is over and has begun.
     """
 
     k: int
@@ -52,6 +63,8 @@ class CandidatesState:
     choice_episodes: int = 0
     choice_steps: int = 0
     chosen: bool = False
+    earlier: tuple[EarlierFit, ...] = ()
+    choosing: bool = False
 
     @property
     def episodes(self) -> int:
@@ -68,14 +81,27 @@ class CandidatesState:
         arrays = self.played.to_arrays()
         arrays["job.k"] = np.array([self.k])
         arrays["counters"] = np.array(
-            [self.k, self.fitted_at, self.choice_episodes, self.choice_steps, self.chosen], dtype=np.int64
+            [self.k, self.fitted_at, self.choice_episodes, self.choice_steps, self.chosen, self.choosing],
+            dtype=np.int64,
         )
         arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
-        for i, fitted in enumerate(self.fitted):
-            arrays |= {f"candidate.{i}.{name}": array for name, array in fitted.to_arrays().items()}
+        arrays["earlier"] = np.array([(fit.k, fit.episodes) for fit in self.earlier], dtype=np.int64).reshape(-1, 2)
+        for place, fits in enumerate((self.fitted, *(fit.fitted for fit in self.earlier))):
+            for i, fitted in enumerate(fits):
+                own = fitted.to_arrays()
+                arrays |= {f"{fit_prefix(place, i)}{name}": array for name, array in own.items()}
         return arrays
 
 
+def fit_prefix(place: int, candidate: int) -> str:
+    """What the arrays of a fit are called by: place 0 is the last fit, then come the earlier ones."""
+    return f"candidate.{candidate}." if place == 0 else f"earlier.{place}.{candidate}."
+
+
 def all_outputs(state: CandidatesState) -> list[CandidateOutput]:
-    """Of all candidates."""
-    return [output for fitted in state.fitted for output in fitted.outputs()]
+    """Of all candidates; in the choice those of the last fit come first, then those of the one before, and so on."""
+    found = [output for fitted in state.fitted for output in fitted.outputs()]
+    for fit in state.earlier if state.choosing else ():
+        named = f"after {fit.episodes} episodes"
+        found += [replace(output, name=f"{output.name}, {named}") for one in fit.fitted for output in one.outputs()]
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined
+from tailrank._system.jit import compiled, inlined, nested
 from tailrank.planning._row_kernels import add_rows, sum_rows
 
 LISTED = 1024
@@ -44,7 +44,7 @@ def padded_places(first, offset, pad, places):
         places[s, 2] = offset[s] + 2 * pad * s - bottom
 
 
-@inlined
+@nested
 def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, slope):
     """x[to + i] = sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
 

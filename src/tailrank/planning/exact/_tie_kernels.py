@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined
+from tailrank._system.jit import compiled, inlined, nested
 from tailrank.planning._row_kernels import sum_rows
 from tailrank.planning.exact._gather_kernels import expected
 
@@ -28,7 +28,7 @@ def _zeros(values, at, n):
     return low
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, no_cpython_wrapper=True)
 def _ties(x, row, paid, m, begin, n, bar):
     """How often an action passes the bar, beyond the once that every budget begin..n-1 needs, over m actions."""
     passed = 0.0
@@ -39,7 +39,7 @@ def _ties(x, row, paid, m, begin, n, bar):
     return passed - (n - begin)
 
 
-@compiled
+@nested
 def _mean_row(w, low, high, listed, at, weight, begin, end, origin, next_state, prob, units, places, means_next):
     """w[i] = E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
 
@@ -52,7 +52,7 @@ def _mean_row(w, low, high, listed, at, weight, begin, end, origin, next_state, 
         expected(w, low, n, n, begin, end, origin + low, next_state, prob, units, places, means_next, at, weight, 0.0)
 
 
-@compiled
+@nested
 def tell_apart(
     x,
     row,

@@ -56,6 +56,7 @@ def bernstein_backup(
     law_of,
     width,
     left,
+    floor,
     low,
     high,
     actions,
@@ -63,7 +64,7 @@ def bernstein_backup(
     """One step with a Bernstein bonus: low, high [G, C] and actions [G, C], the lowest minimiser of the low values.
 
     tables [4, L, n, C]: W, W^2, W^ and (W^ - W)^2 for each reward law and column of the rows; rest_rows [4, L, C].
-    width [G, A] is x, left is R; see `plan_bernstein`.
+    width [G, A] is x, left is R, floor is f; see `plan_bernstein`.
     """
     n_groups, n_actions = law_of.shape
     n_budgets = low.shape[1]
@@ -85,6 +86,7 @@ def bernstein_backup(
                 if x > 0.0:
                     variance = max(moment[1, c] - moment[0, c] ** 2, 0.0)
                     paid = np.sqrt(2.0 * x) * (np.sqrt(variance) + np.sqrt(max(moment[3, c], 0.0))) + x * left
+                    paid = max(paid, floor * left * np.sqrt(x))
                 q = moment[0, c] - paid
                 if a == 0 or q < low[g, c]:
                     low[g, c] = q

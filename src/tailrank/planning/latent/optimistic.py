@@ -125,10 +125,12 @@ def after_reward(table: np.ndarray, law: np.ndarray) -> np.ndarray:
     return result
 
 
-def plan_bernstein(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
-    """The plan whose bonus, for x [G, A] of every step (`bonus`), is
+def plan_bernstein(
+    problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator, floor: float = 0.0
+) -> LatentPlan:
+    """The plan whose bonus, for x [G, A] of every step (`bonus`) and a floor f, is
 
-        sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R
+        max { sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R,  f R sqrt(x) }
 
     where W^ comes from the pessimistic values V^ as W from V, expectation and variance are over the next group in the
     model, and R is the most that can be earned after the step. V^ adds the bonus that V takes off.
@@ -152,6 +154,7 @@ def plan_bernstein(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.ra
             problem.law_of[h],
             bonus[h],
             float(left[h + 1]),
+            floor,
             *now,
             chosen,
         )

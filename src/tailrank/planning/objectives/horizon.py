@@ -26,7 +26,7 @@ def cut(mdp: FiniteMDP, tolerance: tuple[float, float]) -> tuple[FiniteMDP, tupl
     if mdp.n_blocks > 1:
         raise InputError("horizon auto: the rows change with the step, so the steps are known")
     if mdp.discount == 1.0:
-        raise InputError("horizon auto: needs a discount below 1; give --discount, or a horizon")
+        raise InputError("horizon auto: needs a discount below 1; give discount=..., or a horizon")
     low, high = min(0.0, float(mdp.reward.min())), max(0.0, float(mdp.reward.max()))
     whole = (high - low) / (1.0 - mdp.discount)
     # A relative tolerance is one of a hundredth of the range of returns at least.

@@ -39,6 +39,8 @@ def to_parts(policy: LowRankPolicy) -> tuple[dict[str, np.ndarray], dict[str, An
     """The policy's arrays, and its other values."""
     if policy.exploration is not None:
         raise InputError("policy: a policy that explores cannot be saved; the plan without bonus can")
+    if policy.laws is not None:
+        raise InputError("policy: known laws of rewards are functions, which are never stored; learn them to save it")
     plan = policy.plan
     arrays = {
         "tables": np.concatenate([table.ravel() for table in plan.tables]),

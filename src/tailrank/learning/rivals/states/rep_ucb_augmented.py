@@ -61,7 +61,7 @@ class AugmentedOracles(Checked):
 
     def sees_groups(self, env: CountableEnv) -> bool:
         """Groups for the class, single states for counts, as in ELA."""
-        return ModelChoice(self.model).sees_groups(env)
+        return ModelChoice(self.model or "auto").sees_groups(env)
 
     @property
     def sparse(self) -> bool:

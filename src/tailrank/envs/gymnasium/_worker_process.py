@@ -1,0 +1,71 @@
+"""A process that plays rows for `_workers.InWorkers`: messages from stdin are answered on stdout until it is closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tailrank.checks import InputError
+from tailrank.envs.gymnasium._frames import read_frame, write_frame
+
+
+def main() -> None:
+    """Answer messages; what the environment prints goes to stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    warnings.simplefilter("ignore")
+    played: Any = None
+    while True:
+        try:
+            message, _ = read_frame(asked)
+        except EOFError:
+            break
+        try:
+            if "calls" in message:
+                found = [
+                    played.begin_row(row, seed_or_h) if action is None else played.advance_row(row, action, seed_or_h)
+                    for row, action, seed_or_h in message["calls"]
+                ]
+            else:
+                played, found = opened(message), []
+        except InputError as error:
+            write_frame(answers, {"error": str(error)})
+            continue
+        seen = [row.features for row in found if not isinstance(row, str)]
+        plain = [row if isinstance(row, str) else [row.reward, row.over] for row in found]
+        write_frame(answers, {"rows": plain}, np.concatenate(seen) if seen else None)
+
+
+def opened(about: dict[str, Any]) -> Any:
+    """The rows that a first message asks for."""
+    sys.path[:] = about["path"]
+    import gymnasium
+
+    from tailrank.envs.gymnasium._rows import RowsHere
+    from tailrank.envs.gymnasium._workers import found_again
+    from tailrank.envs.gymnasium.actions import Actions
+    from tailrank.envs.gymnasium.simulator import maker
+    from tailrank.envs.gymnasium.spaces import Encoder
+
+    source = about["source"] if isinstance(about["source"], str) else found_again(*about["source"])
+    make = maker(source, about["settings"], about["imports"])
+    spec = gymnasium.envs.registration.EnvSpec.from_json(about["spec"]) if "spec" in about else None
+    if spec is not None and spec.id not in gymnasium.registry:
+        gymnasium.registry[spec.id] = spec
+    if make is None:
+        raise InputError("workers: need an id or a function that makes the environment")
+    envs = [make() for _ in range(about["copies"])]
+    encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(envs[0].action_space, about["levels"])
+    return RowsHere(envs, about["name"], encoder, actions, skip=True)
+
+
+if __name__ == "__main__":
+    main()

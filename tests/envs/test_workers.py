@@ -1,0 +1,113 @@
+"""Worker processes and bad episodes: the same bits whatever happens to a process, and every loss is said."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from faulty import STEPS, Faulty
+
+from command import cli
+from tailrank.checks import InputError
+from tailrank.envs import open_simulator
+from tailrank.episodes.rollout import play_simulator
+from tailrank.policies.tables import UniformPolicy
+
+SEEDS = np.arange(2, 24, 2)  # 10 and 20 are divisible by 10
+
+
+def played(source=Faulty, seeds=SEEDS, width=6, **options):
+    """The episodes of random actions, and what the simulator counted."""
+    with open_simulator(source, horizon=STEPS, width=width, **options) as simulator:
+        policy = UniformPolicy(3, STEPS, np.random.default_rng(0))
+        found = play_simulator(policy, simulator, seeds, keep_features=True)
+        return found, simulator.counts, simulator.first_bad
+
+
+def equal(mine, other, rows=slice(None)):
+    for name in ("actions", "rewards", "lengths", "seeds", "features"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(other, name)[rows], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def right():
+    """Without faults, in this process."""
+    return played()[0]
+
+
+def test_any_number_of_workers_gives_the_same_bits(right):
+    for workers in (1, 4):
+        found, counts, _ = played(workers=workers)
+        equal(found, right)
+        assert counts == {"skipped": 0, "replaced": 0}
+    by_id = played("faulty/Walk-v0", workers=2, imports=["faulty"])[0]
+    equal(by_id, right)
+
+
+def test_a_process_that_ends_or_hangs_is_replaced_and_its_episode_played_again(right, tmp_path):
+    for fault, more in (("exits", {}), ("hangs", {"step_timeout": 0.5})):
+        once = tmp_path / fault
+        once.mkdir()
+        found, counts, _ = played(fault=fault, once=str(once), workers=2, **more)
+        equal(found, right)
+        assert counts == {"skipped": 0, "replaced": 2}
+
+
+def test_what_ends_its_process_every_time_is_named_or_left_out(right):
+    with pytest.raises(InputError, match=r"Faulty, seed 10, step 2: ended its process \(exit code 3\), and so it did"):
+        played(fault="exits", workers=2)
+    found, counts, first = played(fault="exits", workers=1, skip_bad=True)
+    kept = SEEDS % 10 != 0
+    equal(found, right, kept)
+    assert counts["skipped"] == 2
+    assert "seed 10, step 2" in first
+
+
+def test_an_episode_that_is_another_one_when_played_again_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="gave another episode when it was played again"):
+        played(fault="forgets", once=str(tmp_path), workers=1)
+
+
+@pytest.mark.parametrize("fault", ["nan", "huge", "reset raises"])
+def test_bad_episodes_are_left_out_in_this_process(right, fault):
+    found, counts, first = played(fault=fault, skip_bad=True)
+    equal(found, right, SEEDS % 10 != 0)
+    assert counts == {"skipped": 2, "replaced": 0}
+    assert "Faulty, seed 10, " in first
+    with pytest.raises(InputError, match=r"Faulty, seed 10, |Faulty, seeds 2"):
+        played(fault=fault)
+
+
+def test_too_many_bad_episodes_are_no_run():
+    with pytest.raises(InputError, match=r"12 of 12 episodes went wrong, too many to skip; first Faulty, seed 2"):
+        played(fault="nan", every=2, skip_bad=True, width=12, seeds=np.arange(2, 50, 2))
+    with pytest.raises(InputError, match="no episode of 2 went well"):
+        played(fault="nan", every=2, skip_bad=True, seeds=np.array([2, 4]))
+
+
+def test_what_was_handed_in_cannot_be_sent_to_workers():
+    with pytest.raises(InputError, match="workers = 2: Faulty was given as it is"):
+        open_simulator(Faulty(), horizon=4, workers=2)
+    with pytest.raises(InputError, match="skip_bad = True: Faulty was given as it is"):
+        open_simulator(Faulty(), horizon=4, skip_bad=True)
+    with pytest.raises(InputError, match="step_timeout = -1"):
+        open_simulator(Faulty, horizon=4, step_timeout=-1)
+
+
+def test_a_run_goes_on_with_bad_episodes_and_says_how_many(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    common = ("train", "faulty/Walk-v0", "--import", "faulty", "--episodes", 120, "--algorithm", "kernel")
+    more = ("--evaluation-episodes", 100, "--set", "fault=huge", "--set", "every=100", "--json")
+    done = cli(*common, *more, "--skip-bad", "--width", 4, "--out", "runs/bad")
+    assert done.exit_code == 0, done.stderr
+    assert "episodes went wrong and were left out (--skip-bad)" in done.stderr
+    again = cli(*common, *more, "--skip-bad", "--width", 4, "--workers", 3, "--out", "runs/workers")
+    assert again.exit_code == 0, again.stderr
+    one, other = (json.loads(x.stdout.splitlines()[-1]) for x in (done, again))
+    assert one["cvar"] == other["cvar"]
+    rows = [(tmp_path / "runs" / name / "rows.jsonl").read_text() for name in ("bad", "workers")]
+    kept = [
+        [{k: v for k, v in json.loads(line).items() if "seconds" not in k} for line in x.splitlines()] for x in rows
+    ]
+    assert kept[0] == kept[1]
