@@ -75,7 +75,7 @@ def learn_logs(
     set by name or folder.
     """
     from tailrank.learning.offline.learn import learn_logs as learn
-    from tailrank.runs.log_runs import check_free, write_log_run
+    from tailrank.runs.log_runs import KeptStages, check_free, write_log_run
 
     name = Path(source).name.split(".")[0] or "log"
     out = Path(options.pop("out") or f"runs/{name}-logs")
@@ -91,6 +91,7 @@ def learn_logs(
         actions=action_labels(actions),
         objective=None if measures is None else measures[0],
         watch=None if quiet else progress(),
+        keeper=lambda mark: KeptStages(out, mark),
         **given,
     )
     write_log_run(out, learned, source, settings)
