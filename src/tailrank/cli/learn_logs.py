@@ -146,14 +146,18 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     sure = f"with probability {1 - learned.delta:g}"
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
     say(f"  {learned.objective} of the plan    at least {learned.lower:.6g} {sure}")
-    say(f"  if the counts were the truth    {learned.promise:.6g}")
+    model = "model" if "model" in learned.diagnostics else "counts"
+    say(f"  {f'if the {model} were the truth':<32}{learned.promise:.6g}")
     say(f"  of any policy                   at most {learned.upper:.6g} {sure}")
     say(f"  of whoever made the log         {b.cvar:.6g}, in [{b.low:.6g}, {b.high:.6g}] {sure}; mean {b.mean:.6g}")
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
     if cover.rare is not None and cover.unseen is not None:
         say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
     if learned.status == "not improved":
-        kept = learned.diagnostics.get("returned") == "behaviour"
-        what = "acts as whoever made the log" if kept else "takes only actions that were taken more than once"
-        say(f"  the records do not show that it beats what was done: keep to that; what was saved {what}")
+        saved = {
+            "behaviour": "; what was saved acts as whoever made the log",
+            "actions taken more than once": "; what was saved takes only actions that were taken more than once",
+        }
+        what = saved.get(learned.diagnostics.get("returned", ""), "")
+        say(f"  the records do not show that it beats what was done: keep to that{what}")
     say(f"{out}: saved; tailrank report {out} shows what the records support")
