@@ -61,15 +61,15 @@ def run(name, measure, seed):
 
 def main():
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    names = sys.argv[1:] or ["risky-lock", "random-lowrank"]
+    OUT.parent.mkdir(exist_ok=True)
     known = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
+    names = sys.argv[1:] or ["risky-lock", "random-lowrank"]
     rows = [row for row in known if row["environment"] not in names]
     for name in names:
         for measure in OBJECTIVES:
-            rows += [run(name, measure, seed) for seed in SEEDS]
+            rows += [run(name, measure, seed) | {"commit": commit} for seed in SEEDS]
             print(table(rows[-len(SEEDS) :]), flush=True)
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"commit": commit, "rows": rows}, indent=1) + "\n")
+            OUT.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 def table(rows):
