@@ -66,8 +66,7 @@ types: $(READY)  ## mypy --strict
 examples: $(READY)  ## run the example scripts
 	@for script in frozen_lake betting machine_maintenance risky_lock cliff function_class; do \
 	  echo "examples/$$script.py"; $(BIN)/python -W error examples/$$script.py || exit 1; done
-	@for script in known played; do echo "examples/notebooks/$$script.py"; \
-	  (mkdir -p demo && cd demo && ../$(BIN)/python -W error ../examples/notebooks/$$script.py) || exit 1; done
+	@$(BIN)/python scripts/notebooks.py
 	@for script in inventory sepsis driving; do echo "examples/$$script.py"; \
 	  OPENBLAS_NUM_THREADS=1 TAILRANK_SMALL=0.02 $(BIN)/python -W ignore examples/$$script.py demo/$$script.png || exit 1; done
 
@@ -114,11 +113,16 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/lowrank.py
+	@$(BIN)/python studies/lowrank_kinds.py
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/simulators_kernel.py
 	@$(BIN)/python studies/simulators_kernel.py --table
 	@$(BIN)/python studies/logs.py
 	@$(BIN)/python studies/false_alarms.py
+	@$(BIN)/python studies/misspecified.py
+	@$(BIN)/python studies/misspecified.py --table
+	@$(BIN)/python studies/regret_slopes.py
+	@$(BIN)/python studies/regret_slopes.py --table
 	@$(BIN)/python studies/crash.py
 	@$(BIN)/python studies/fuzz_files.py 300
 

@@ -30,7 +30,7 @@ from pathlib import Path
 
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TAILRANK_THREADS": "1"}
 ROOT = Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "experiments"), str(ROOT / "tests" / "envs")]
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "runs"), str(ROOT / "tests" / "envs")]
 
 import chaos
 import test_chaos

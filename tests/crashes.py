@@ -32,6 +32,18 @@ CASES = {
     "simulator": RICH | FEW | {"output_episodes": 20, "model": "mixture"},
     "bins": RICH | FEW | {"algorithm": "bins", "planner": {"batch": 20}},
     "policy-gradient": RICH | FEW | {"algorithm": "policy-gradient", "planner": {"batch": 20}},
+    "kernel": RICH | FEW | {"algorithm": "kernel", "planner": {"representatives": 20}},
+    "lowrank": FEW
+    | {
+        "environment": "continuous-lowrank",
+        "settings": {"horizon": 2, "n_features": 2, "d": 2, "n_actions": 2},
+        "model": "lowrank",
+        "rank": 2,
+        "batch": 6,
+        "evaluate_every": 2,
+        "evaluation_episodes": 20,
+        "output_episodes": 10,
+    },
 }
 SWEEP = """
 seeds = 2

@@ -99,8 +99,8 @@ TOKENS = (
 
 
 def damaged(data: bytes, kind: str, rng: np.random.Generator) -> bytes:
-    """The bytes of a file of this kind (json, toml, csv, gz, npz, safetensors) after one or more changes."""
-    if rng.random() < 0.35:
+    """The bytes of a file of this kind (json, toml, csv, gz, npz, safetensors, bytes) after one or more changes."""
+    if kind == "bytes" or rng.random() < 0.35:
         return _bytes(data, rng)
     if kind == "json":
         return _json(data, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import json
 import sys
@@ -28,9 +29,15 @@ from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.learning.registry import COUNTABLE
 from tailrank.planning.exact.return_law import return_law
+from tailrank.policies.kernel import BudgetScale
+from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
 from tailrank.report.document import fitting, page
 from tailrank.report.sources import of_runs
+from tailrank.risk.measures.entropic import Entropic
+from tailrank.risk.measures.mean_variance import MeanVariance
+from tailrank.risk.measures.target import Target as Reaching
+from tailrank.risk.measures.worst_case import WorstCase
 from tailrank.runs import folder as files
 from tailrank.runs.config import RunConfig
 from tailrank.runs.read import EVALUATION
@@ -58,7 +65,15 @@ settings = {horizon = 3}
 algorithm = "ela"
 grid = {batch = [1, 2]}
 """
-RIVALS = {"policy-gradient": {"hidden": [3]}, "bins": {}}
+RIVALS = {"policy-gradient": {"hidden": [3]}, "bins": {}, "kernel": {"representatives": 20}}
+OBJECTIVES = {
+    "target": Reaching(0.5),
+    "entropic": Entropic(0.5),
+    "mean-variance": MeanVariance(0.2),
+    "worst": WorstCase(),
+}
+TINY = {"horizon": 3, "n_features": 2, "d": 3, "n_actions": 2}
+"""Of the continuous low-rank family."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,26 @@ def _use_policy(folder: Path, data: bytes) -> None:
         memory = policy.update(h, seen, actions, np.ones(3), seen, memory)
 
 
+def _shortfall() -> ShortfallPolicy:
+    """A network with random numbers."""
+    rng = np.random.default_rng(0)
+    sizes = ((4, 3), (3, 2 * 5))
+    net = tuple((rng.normal(size=(1, *s)).astype(np.float32), rng.normal(size=(1, s[1]))) for s in sizes)
+    layers = tuple((weight, bias.astype(np.float32)) for weight, bias in net)
+    return ShortfallPolicy(layers, np.zeros(2), np.ones(2), BudgetScale(1.0, 0.0, 6, 0.0), 1.0, 4)
+
+
+def _plan_of(environment: str, settings: dict, **more: object) -> Callable[[], object]:
+    """The policy that a short run returns."""
+
+    def made() -> object:
+        with tempfile.TemporaryDirectory() as top:
+            run(RunConfig.of(environment, settings=settings, **more), Path(top) / "r")
+            return load(Path(top) / "r" / files.PLAN).policy
+
+    return made
+
+
 @cache
 def _finished() -> dict[str, bytes]:
     """The files of a finished run."""
@@ -252,6 +287,8 @@ def _makers() -> dict[str, Maker]:
     from test_feature_policies import MAKE
     from test_storage_observed import KINDS, example
 
+    from fuzz_logs import log, minari
+
     found: dict[str, Maker] = {"mdp plain .npz": _plain, "sweep": lambda _: Target("sweep", "toml", SWEEP, _use_sweep)}
     for suffix, kind in ((".csv", "csv"), (".csv.gz", "gz"), (".json", "json"), (".npz", "npz")):
         found[f"mdp {suffix}"] = _model(suffix, kind)
@@ -263,6 +300,22 @@ def _makers() -> dict[str, Maker]:
         found[f"policy of {name}"] = _policy(f"policy of {name}", lambda name=name: example(name)[0], **known)
     for name, make in MAKE.items():
         found[f"policy {name}"] = _policy(f"policy {name}", make)
+    for name, objective in OBJECTIVES.items():
+        words = f"policy objective {name}"
+        found[words] = _policy(words, partial(solve, MDP, tau=0.3, objective=objective))
+    small, few = {"horizon": 3, "n_actions": 2}, {"evaluation_episodes": 20}
+    kernel = _plan_of("rich-lock", small, algorithm="kernel", iterations=2, planner=RIVALS["kernel"], **few)
+    found["policy kernel"] = _policy("policy kernel", kernel)
+    few_lowrank = few | {"model": "lowrank", "rank": 2, "batch": 10, "output_episodes": 10}
+    found["policy lowrank"] = _policy(
+        "policy lowrank", _plan_of("continuous-lowrank", TINY, iterations=2, **few_lowrank)
+    )
+    found["policy shortfall"] = _policy("policy shortfall", _shortfall)
+    found["log .csv"] = log(".csv", "csv")
+    if importlib.util.find_spec("pyarrow"):
+        found |= {f"log {suffix}": log(suffix, "bytes") for suffix in (".parquet", ".arrow")}
+    if importlib.util.find_spec("h5py"):
+        found["log minari"] = minari
     kinds = {files.ROWS: "jsonl", files.MANIFEST: "json", files.CONFIG: "toml"}
     for name in (*kinds, files.PLAN, EVALUATION, files.CHECKPOINT):
         found[f"run {name}"] = _record(name, kinds.get(name, "safetensors"))
@@ -270,10 +323,11 @@ def _makers() -> dict[str, Maker]:
         words = f"checkpoint {name}"
         own = LOCK if name != "pcid" else LOCK | {"split": 0.3}
         found[words] = _checkpoint(words, "risky-lock", own, algorithm=name, output_episodes=20)
-    small, few = {"horizon": 3, "n_actions": 2}, {"evaluation_episodes": 20}
     for name in ("mixture", "table"):
         words = f"checkpoint observed {name}"
         found[words] = _checkpoint(words, "rich-lock", small, model=name, output_episodes=10, pilot=8, **few)
+    words = "checkpoint observed lowrank"
+    found[words] = _checkpoint(words, "continuous-lowrank", TINY, **few_lowrank)
     for name, planner in RIVALS.items():
         words, own = f"checkpoint rival {name}", {"planner": planner, "rewards": "learned"}
         found[words] = _checkpoint(words, "rich-lock", small, algorithm=name, **own, **few)

@@ -7,6 +7,7 @@ import pytest
 from fuzz_targets import MAKERS, targets
 
 CHECKPOINTS = ("ela", "cvar-lsvi-ucb", "observed mixture", "rival bins")
+"""Those of the kernel and low-rank learners, slower, are in the study."""
 NAMES = [name for name in MAKERS if not name.startswith("checkpoint ")] + [f"checkpoint {x}" for x in CHECKPOINTS]
 EACH = {"run": 4, "checkpoint": 4}
 """Damages of each file here, else 12; `studies/fuzz_files.py` does all files, as often as one likes."""

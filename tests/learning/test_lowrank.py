@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import crashes
 from tailrank import load
+from tailrank.checks import InputError
 from tailrank.envs import make_simulator
 from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.lowrank import gaussians, network
 from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankOracle
+from tailrank.learning.lowrank.places import sensitivity, stretch
 from tailrank.learning.lowrank.planning import exploration_of, support_of
 from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
@@ -22,6 +28,7 @@ from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
 from tailrank.runs import run as runs
 from tailrank.runs.config import RunConfig
+from tailrank.runs.policy_files.lowrank import to_parts
 
 
 def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
@@ -146,7 +153,7 @@ def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
 def test_likelihood_puts_the_right_model_in_charge():
     """The low-rank family has no clusters; in the lock they are all there is."""
     low, lock = make_simulator("continuous-lowrank", horizon=4), make_simulator("rich-lock", horizon=2, n_actions=3)
-    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(shared=True, members=1, epochs=8))
+    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(rank=3, shared=True, members=1, epochs=8))
     state = learner.init(low, Streams(1))
     assert state.fit is not None
     assert state.chosen.startswith("low rank")
@@ -156,6 +163,63 @@ def test_likelihood_puts_the_right_model_in_charge():
         state, _ = learner.step(state, lock, Streams(1))
     assert state.fit is None
     assert state.episodes >= 40
+
+
+def test_sensitivity_is_the_fisher_information_of_what_the_network_says():
+    rng = np.random.default_rng(5)
+    w = random_weights(rng, L=1)
+    net = network.network_of(w, np.zeros(2), np.array([[2.0, 0.3], [0.0, 0.5]]), 3)
+    x, action = rng.normal(size=(4, 2)), np.array([0, 2, 1, 2])
+    expected = np.zeros((2, 2))
+    for i, a in enumerate(action):
+        here = net.split(0, x[i : i + 1])[0][0, a]
+        slopes = []
+        for move in 1e-6 * np.linalg.inv(net.project):  # one place at a time
+            up, down = (np.log(net.split(0, x[i : i + 1] + side * move)[0][0, a]) for side in (1, -1))
+            slopes.append((up - down) / 2e-6)
+        expected += np.einsum("kj,j,lj->kl", slopes, here, slopes) / len(action)
+    assert sensitivity(net, x, np.zeros(4, dtype=np.int64), action) == pytest.approx(expected, rel=1e-5)
+
+
+def test_stretched_places_are_wide_where_outcomes_change_and_say_the_same():
+    rng = np.random.default_rng(6)
+    w = {name: x.copy() for name, x in random_weights(rng, L=1).items()}
+    w["hidden"][1], w["heads"][2] = 0.0, 0.0  # nothing depends on the second feature
+    net = network.network_of(w, np.zeros(2), np.eye(2), 3)
+    x, h, action = rng.normal(size=(50, 2)), np.zeros(50, dtype=np.int64), rng.integers(3, size=50)
+    for project in (np.eye(2), np.array([[0.0, 3.0], [1.0, 0.0]])):
+        by = project @ stretch(net, x, h, action, project)
+        assert np.linalg.norm(by[0]) > 9 * np.linalg.norm(by[1])
+    _env, replay = played("continuous-lowrank", 20, horizon=4, n_features=2, d=3, n_actions=3)
+    data, by = OutcomeData.of(replay, 3), np.array([[2.0, 0.5], [0.5, 1.0]])
+    psi = gaussians.begin(data.after[data.followed], 3, 4.0, rng)
+    moved = [np.linalg.inv(one @ one.T) for one in psi.whiteners]
+    moved = np.stack([gaussians.whitener(by.T @ one @ by) for one in moved])
+    other = data.stretched(by)
+    log_psi = other.log_psi((gaussians.Gaussians(psi.means @ by, moved),)) + other.scale * other.followed[:, None]
+    assert log_psi == pytest.approx(data.log_psi((psi,)), abs=1e-6)
+
+
+def test_known_laws_of_rewards_are_not_learned():
+    env = make_simulator("continuous-lowrank", horizon=3, n_features=2, d=3, n_actions=2)
+    oracle = LowRankOracle(rank=2, shared=True, members=1, epochs=4)
+    learner = LowRankELA(tau=0.2, lowrank=oracle, rewards=KnownRewards.of(env), pilot=40)
+    state = learner.init(env, Streams(1))
+    state, _ = learner.step(state, env, Streams(1))
+    assert state.fit.network.sizes == (2, 1)
+    policy, x = learner.greedy(state, env), state.replay.features[:5, 0]
+    phi = policy.outcomes(0, x)[0].reshape(5, 2, 2, 3)
+    assert phi.sum(axis=2) == pytest.approx(env.reward_laws(0, x))
+    assert phi.sum(axis=3) == pytest.approx(state.fit.network.split(0, x)[0])
+    with pytest.raises(InputError, match="never stored"):
+        to_parts(policy)
+    arrays = state.to_arrays()
+    again = learner.resumed(learner.state_from(arrays, state.replay), env)
+    assert all(np.array_equal(a, b) for a, b in zip(again.policy.plan.tables, state.policy.plan.tables, strict=True))
+    with pytest.raises(InputError, match="none of the 2 known levels"):
+        replace(learner, rewards=KnownRewards(np.array([0.0, 1.0]), env.reward_laws)).init(env, Streams(1))
+    with pytest.raises(InputError, match="need the model auto or lowrank"):
+        LowRankELA(tau=0.2, rewards=KnownRewards.of(env), oracle=Discriminative(model="mixture"))
 
 
 RUN = {

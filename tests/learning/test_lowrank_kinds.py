@@ -9,8 +9,9 @@ from tailrank.checks import InputError
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData
+from tailrank.learning.lowrank.gains import gains
 from tailrank.learning.lowrank.gaussians import log_prior, responsibilities
-from tailrank.learning.lowrank.oracle import LowRankOracle, gains
+from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.planning import support_of
 from tailrank.learning.lowrank.psi import FAMILIES, looked_up
 from tailrank.learning.lowrank.units import MAKERS, UnitData
@@ -151,9 +152,7 @@ def corners(n=150, H=4):
     return replay
 
 
-@pytest.mark.parametrize(
-    ("phi", "psi"), [("features", "table"), ("kernel", "table"), ("forest", "discriminative"), ("network", "table")]
-)
+@pytest.mark.parametrize(("phi", "psi"), [("features", "table"), ("kernel", "table"), ("forest", "discriminative")])
 def test_a_fit_explains_what_was_held_out(phi, psi):
     """log P(x', r | x, a) / P(x'): log 2 for the side, less the noise, and the reward is sure; by definition too."""
     replay = corners()

@@ -13,6 +13,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.observed.ela import ObservedELA
 from tailrank.learning.observed.state import ObservedState
+from tailrank.runs._episodes import NAMES
 
 
 class Small:
@@ -134,7 +135,7 @@ def test_a_state_from_arrays_goes_on_to_the_same_bits():
     state, _, _ = trained(learner, lock, 5, 33)
     arrays = {name: array.copy() for name, array in state.to_arrays().items()}
     replay = replace(state.replay, n=0)
-    replay.add(*(getattr(state.replay, name).copy() for name in ("features", "actions", "units", "lengths")))
+    replay.add(*(getattr(state.replay, name).copy() for name in NAMES))
     again = learner.resumed(ObservedState.from_arrays(arrays, replay), lock)
     for _ in range(12):
         state, _ = learner.step(state, lock, streams)

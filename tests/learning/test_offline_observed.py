@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from command import cli, fails
 from logged import frame_of, small_mdp
-from tailrank import cvar, learn_logs, load, save, solve
+from tailrank import InputError, cvar, learn_logs, load, save, solve
+from tailrank.envs.logs.read import read_log
+from tailrank.learning.decoding.choose import judged
+from tailrank.learning.lowrank.transitions import SeenTransitions
+from tailrank.learning.offline import models
+from tailrank.learning.offline.observed import fitted_decoder
+from tailrank.risk.measures import Mean
 
 PLACES = np.array([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0], [0.0, 5.0, 0.0]])
 """Where the observations of each state lie."""
@@ -44,7 +51,7 @@ def played(policy, mdp, n, seed):
 
 def test_latents_are_found_and_the_plan_is_good(tmp_path):
     mdp, tau = small_mdp(3, H=4), 0.3
-    learned = learn_logs(observed_frame(mdp, 4000, 0), tau)
+    learned = learn_logs(observed_frame(mdp, 4000, 0), tau, model="block")
     assert learned.coverage.possible_pairs == 6
     assert "if the model class holds the truth" in learned.assumptions[0]
     earned = cvar(played(learned.policy, mdp, 4000, 1), tau)
@@ -62,7 +69,7 @@ def test_on_the_command_line(tmp_path):
         lines = [",".join(frame)] + [",".join(map(str, row)) for row in zip(*frame.values())]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     out = tmp_path / "run"
-    done = cli("learn-logs", tmp_path / "log.csv", "--tau", 0.3, "--out", out, "--json")
+    done = cli("learn-logs", tmp_path / "log.csv", "--tau", 0.3, "--model", "block", "--out", out, "--json")
     assert done.exit_code == 0, done.output
     judged = cli("evaluate", out, "--logs", tmp_path / "later.csv", "--json")
     assert judged.exit_code == 0, judged.output
@@ -72,3 +79,74 @@ def test_on_the_command_line(tmp_path):
     fails(cli("evaluate", out, "examples/models/machine.csv"), "observations", "--logs")
     fails(cli("learn-logs", tmp_path / "log.csv", "--discount", 0.9, "--out", tmp_path / "x"), "discount")
     assert cli("report", out, "-o", tmp_path / "page.html").exit_code == 0
+
+
+def walk(n, seed, H=4):
+    """A point on a line: action 1 goes further and pays more, but beyond 1 it falls and loses 4."""
+    rng = np.random.default_rng(seed)
+    x, columns = rng.random(n), []
+    for h in range(H):
+        a = rng.integers(0, 2, n)
+        after = x + np.where(a == 1, 0.3, 0.1) + 0.05 * rng.normal(size=n)
+        reward = np.where(a == 1, 2.0, 1.0) - 4.0 * (after > 1)
+        columns.append((np.arange(n), np.full(n, h), x, a, reward, np.full(n, 0.5)))
+        x = np.where(after > 1, 0.1 * rng.random(n), after)
+    names = ("episode", "step", "obs_0", "action", "reward", "probability")
+    return {name: np.stack(parts, axis=1).ravel() for name, parts in zip(names, zip(*columns))}
+
+
+def walked(policy, n, seed, H=4):
+    """Returns of a policy on the line, played by hand."""
+    rng = np.random.default_rng(seed)
+    x, memory, returns = rng.random(n), policy.start(n), np.zeros(n)
+    for h in range(H):
+        a = policy.act(h, x[:, None], memory)
+        after = x + np.where(a == 1, 0.3, 0.1) + 0.05 * rng.normal(size=n)
+        reward = np.where(a == 1, 2.0, 1.0) - 4.0 * (after > 1)
+        x = np.where(after > 1, 0.1 * rng.random(n), after)
+        memory = policy.update(h, x[:, None], a, reward, x[:, None], memory)
+        returns += reward
+    return returns
+
+
+@pytest.mark.parametrize("model", ["lowrank", "kernel"])
+def test_models_of_a_line_are_planned_with_fear(model, tmp_path):
+    learned = learn_logs(walk(250, 0), 0.25, model=model)
+    earned = cvar(walked(learned.policy, 3000, 1), 0.25)
+    assert learned.diagnostics["model"].startswith("low rank" if model == "lowrank" else "kernel")
+    assert learned.lower <= earned
+    assert earned > learned.behaviour.high
+    assert learned.diagnostics["value_with_penalty"] < learned.promise
+    save(learned.policy, tmp_path / "plan.policy")
+    again = walked(load(tmp_path / "plan.policy").policy, 200, 2)
+    np.testing.assert_array_equal(again, walked(learned.policy, 200, 2))
+    assert "model class" in repr(learned)
+
+
+def test_models_are_compared_in_the_same_units():
+    """On a line a kernel tells more than latents do; mean of P(x' | x, a) / P(x') over x' drawn blindly is one."""
+    log = read_log(walk(300, 3))
+    replay, laws = models.replay_of(log)
+    kernel = models.fit_kernel_model(models.played_episodes(log, held_out=True), 2, 0.25, np.random.default_rng(0))
+    t = SeenTransitions.of(replay)
+    keep = t.held & ~t.cut
+    gains = models.kernel_gains(kernel, t, keep, replay)
+    decoder = fitted_decoder(log.observation, 4, np.random.default_rng(0))
+    held = np.flatnonzero(np.arange(replay.n) % 5 == 0)
+    assert gains.shape == judged(decoder, replay, 2, laws, True, held).shape
+    assert gains.mean() > judged(decoder, replay, 2, laws, True, held).mean()
+    rng, known = np.random.default_rng(1), np.flatnonzero(~t.cut)
+    blind = []
+    for _ in range(5):
+        place = np.arange(t.h.size)
+        place[known] = rng.permutation(known)
+        mixed = replace(t, after=t.after[place], reward=t.reward[place])
+        blind.append(np.exp(models.kernel_gains(kernel, mixed, keep, replay)).mean())
+    assert np.mean(blind) < 1.2
+
+
+def test_models_that_cannot_be_had_are_refused():
+    with pytest.raises(InputError, match="model = kernel"):
+        learn_logs(walk(30, 0), objective=Mean(), model="kernel")
+    with pytest.raises(InputError, match="fallback"):
+        learn_logs(walk(30, 0), fallback="behaviour")

@@ -28,7 +28,7 @@ jnp = jax.numpy
 def candidate(**more):
     from tailrank.learning.shortfall.candidate import ShortfallCandidate
 
-    return ShortfallCandidate(**({"hidden": (16,), "budgets": 16, "effort": 60.0, "batch": 32} | more))
+    return ShortfallCandidate(**({"hidden": (16,), "members": 2, "budgets": 16, "effort": 60.0, "batch": 32} | more))
 
 
 def engine():
@@ -60,7 +60,7 @@ def test_targets_against_a_plain_recursion():
                 aim = np.maximum(places + end[t], 0.0)
             else:
                 aim = np.interp(places, np.arange(C), after) + np.maximum(places - (C - 1), 0.0)
-            np.testing.assert_allclose(found[t], np.clip(np.diff(aim), -1.0, 2.0), atol=1e-6)
+            np.testing.assert_allclose(found[t], np.clip(np.diff(aim), 0.0, 1.0), atol=1e-6)
             part = np.where(q[t].argmin(axis=0) == actions[t], trust, trust * ELSEWHERE)
             after = q[t].min(axis=0) + part * (aim - q[t, actions[t]])
 
@@ -131,7 +131,7 @@ def test_network_learns_the_shortfall_of_a_tiny_mdp():
     q = policy.values(np.zeros((1, 1)), 1)[0] * fitted.scale.unit
     exact = np.stack([np.maximum(budgets - 0.7, 0), 0.5 * np.maximum(budgets, 0) + 0.5 * np.maximum(budgets - 2, 0)])
     assert np.abs(q - exact).max() < 0.2
-    assert promise == pytest.approx(0.7, abs=0.15)  # the safe way is the best tail
+    assert 0.7 - 0.25 < promise < 0.7 + 0.05  # the safe way is the best tail; the targets err to the side of caution
 
 
 class Slope(Simulated):

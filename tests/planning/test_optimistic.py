@@ -140,7 +140,10 @@ def test_the_bernstein_bonus_by_hand():
     plan = plan_bernstein(problem, [x, np.zeros((2, 1))], RNG)
     # At budget 1: W = (1, 0) with law q; no doubt yet, as the last step is known; R = 1.
     mean, variance = 0.25, 0.25 * 0.75
-    assert plan.curve[1] == pytest.approx(mean - np.sqrt(2 * 0.02 * variance) - 0.02)
+    paid = np.sqrt(2 * 0.02 * variance) + 0.02
+    assert plan.curve[1] == pytest.approx(mean - paid)
+    more = plan_bernstein(problem, [np.stack([x, x + 0.1]), np.zeros((2, 1))], RNG)
+    assert more.curve[1] == pytest.approx(mean - paid - 0.1)
 
 
 @pytest.mark.parametrize("seed", range(6))

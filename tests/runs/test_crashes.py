@@ -104,6 +104,8 @@ COMMANDS = {
     "report": ["report", "{run}", "-o", "{out}"],
     "plot": ["plot", "{run}", "-o", "{out}.svg"],
     "compare": ["compare", "{run}", "--csv", "{out}"],
+    "objective": ["solve", "{model}", "--objective", "worst", "--save", "{out}"],
+    "efficient": ["solve", "{model}", "--tau", "0.5", "--efficient", "--csv", "{out}"],
 }
 
 

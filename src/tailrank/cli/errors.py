@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import click
 
 OPTIONS = (
-    "axis_order|baseline|discount|episodes|horizon|imports|index_base|levels|max_episodes|memory|method|reward_range|"
-    "seconds|start|tolerance|unit|what|width"
+    "axis_order|baseline|columns|discount|episodes|horizon|imports|index_base|levels|max_episodes|memory|method|"
+    "reward_range|seconds|start|states|tolerance|unit|what|width"
 )
 ARGUMENT = re.compile(rf"(?<![\w-])({OPTIONS})=(\.\.\.|\w[\w.-]*)")
-FLAGS = {"imports": "--import"}
+FLAGS = {"imports": "--import", "columns": "--column"}
 
 
 def flags(text: str) -> str:

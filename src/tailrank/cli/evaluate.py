@@ -227,7 +227,7 @@ def of_run(folder: str, taus: Sequence[float], seed: int, imports: Sequence[str]
         name = config.environment.name
         raise InputError(f"{out}: {name} has changed since the run; evaluate its plan file instead")
     if env.sampler is not None:
-        notes += ("exact values are those of rewards rounded up to the grid; episodes have the rewards as they are",)
+        return EvaluationTask(Decoded(policy, env.group), env, None, levels, rng, notes=notes)
     if config.make_learner().sees_groups(env):
         return EvaluationTask(Decoded(policy, env.group), env, lambda: (policy, env.truth), levels, rng, notes=notes)
     return EvaluationTask(policy, env, lambda: (policy, raw_truth(env)), levels, rng, notes=notes)
@@ -249,7 +249,9 @@ def measure(
         raise Failure("--max-episodes: is for --width; --episodes plays a fixed number")
     if episodes is None and width is None:
         if task.exact is None:
-            raise Failure(f"--episodes or --width: must be given, {task.env.name} is only known by playing")
+            real = getattr(task.env, "real", None) is not None
+            why = "has rewards that no grid holds" if real else "is only known by playing"
+            raise Failure(f"--episodes or --width: must be given, {task.env.name} {why}")
         found = evaluate_all(*task.exact(), task.taus, method=options["method"], confidence=options["confidence"])
     else:
         limits = {name: value for name, value in options.items() if value is not None}

@@ -93,7 +93,7 @@ def off_policy(
         if isinstance(stored.info.get(what), list):
             labels[what] = tuple(stored.info[what])
     played: Any = stored.policy
-    if hasattr(played, "moves"):
+    if hasattr(played, "n_features"):
         steps, on_states = played.horizon, False
         labels.pop("states", None)
     else:

@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 )
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS", help="Column of another name (state=ward).")
 @click.option("--actions", metavar="N|A,B,..", help="All actions there are.  [default: those of the log]")
+@click.option(
+    "--model",
+    default="auto",
+    show_default=True,
+    metavar="auto|block|lowrank|kernel",
+    help="Of observations; auto: by held-out likelihood.",
+)
 @click.option("--rank", type=int, default=10, show_default=True, metavar="D", help="Most latents of observations.")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
 @click.option("--caution", type=float, metavar="C", help="Nats of doubt; inf: the best bound.  [default: cross-fitted]")
@@ -142,7 +149,8 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     say(f"  of any policy                   at most {learned.upper:.6g} {sure}")
     say(f"  of whoever made the log         {b.cvar:.6g}, in [{b.low:.6g}, {b.high:.6g}] {sure}; mean {b.mean:.6g}")
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
-    say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
+    if cover.rare is not None and cover.unseen is not None:
+        say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
     if learned.status == "not improved":
         kept = learned.diagnostics.get("returned") == "behaviour"
         what = "acts as whoever made the log" if kept else "takes only actions that were taken more than once"

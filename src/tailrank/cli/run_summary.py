@@ -19,11 +19,14 @@ def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     lines += [("CVaR", _cvar(result))]
     if result.get("value_star") is not None:
         lines.append(("best value", f"{result['value_star']:.6g}"))
-    if result.get("cvar_star") is not None:
+    if result.get("cvar_star_lower") is not None:
+        lines.append(("best CVaR", f"{result['cvar_star_lower']:.6g} to {result['cvar_star']:.6g}"))
+    elif result.get("cvar_star") is not None:
         lines.append(("best CVaR", f"{result['cvar_star']:.6g}"))
     lines.append(("returned", f"{returned(str(result['returned']))}: {result['why']}"))
     if "regret" in result:
-        regret = f"{result['regret']:.6g} over {result['iterations']} iterations of {result['algorithm']}"
+        most = "at most " if "cvar_upper" in result else ""
+        regret = f"{most}{result['regret']:.6g} over {result['iterations']} iterations of {result['algorithm']}"
         lines.append(("regret", regret))
     lines += [
         ("played", played),
@@ -65,9 +68,12 @@ def _value(result: Mapping[str, Any]) -> str:
 
 
 def _cvar(result: Mapping[str, Any]) -> str:
+    if "cvar_upper" in result:
+        between = f"{result['cvar']:.6g} to {result['cvar_upper']:.6g}"
+        return f"{between} at tau = {result['tau']:g}, of the policy that is returned (bounds for the real rewards)"
     text = f"{result['cvar']:.6g} at tau = {result['tau']:g}, of the policy that is returned"
     if "cvar_low" not in result:
-        return f"{text} (exact)"
+        return f"{text}; mean {result['mean']:.6g} (both exact)" if "mean" in result else f"{text} (exact)"
     n, method = result["evaluation_episodes"], result["method"]
     between = f"{result['cvar_low']:.6g} to {result['cvar_high']:.6g}"
     return f"{text}; {between} with confidence 0.95 ({method}, {n} fresh episodes); mean {result['mean']:.6g}"

@@ -31,8 +31,10 @@ PRINTED = (
     "cvar",
     "cvar_low",
     "cvar_high",
+    "cvar_upper",
     "method",
     "cvar_star",
+    "cvar_star_lower",
     "objective",
     "value",
     "value_low",
@@ -184,11 +186,12 @@ def _only_played(where: dict[str, Any], notes: list[str], plain: bool) -> bool:
     given = {key: where[key] for key in ("horizon", "start", "imports") if key in where}
     try:
         with collected([]):
-            why = sources.many_states(sources.read(name, **given, **where.get("settings", {})).mdp) if plain else ""
+            mdp = sources.read(name, **given, **where.get("settings", {})).mdp
     except NoTable:
         return True
     except InputError:
         return False  # what is wrong is said when the environment is made
+    why = sources.many_states(mdp) if plain else ""
     notes += [why] if why else []
     return bool(why)
 

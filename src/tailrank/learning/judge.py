@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.envs.built_in.single_states import raw_model, raw_truth
 from tailrank.envs.protocols import CountableEnv, Simulator
 from tailrank.episodes.rollout import play_simulator
@@ -23,7 +24,7 @@ from tailrank.models.lowrank import LowRankModel
 from tailrank.models.mdp import FiniteMDP
 from tailrank.models.rewards import dependence
 from tailrank.planning.exact.return_law import Evaluation, return_law
-from tailrank.planning.latent.planner import LatentPlan, law_of_plan
+from tailrank.planning.latent.planner import LatentPlan, law_of_plan, plan_latent
 from tailrank.planning.objectives.judge import value_of_returns
 from tailrank.planning.solve import solve
 from tailrank.policies.tables import BudgetPolicy, Policy
@@ -34,6 +35,8 @@ from tailrank.risk.measures.base import Measure
 QUICK_PAIRS = 20_000
 """Pairs up to which it is checked that rewards and next states are independent."""
 CONFIDENCE = 0.95
+FINER = 50
+"""How many times finer than the learner's grid is that on which CVaR* is bounded."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class ExactJudge:
     `quick` says that the environment's own model with its reward laws is the truth, so that the law of a plan can be
     pushed through its latents, which is far cheaper than through the rows of the MDP, and as cheap for plans on
     single states (`groups` false) as their number allows.
+
+    Where rewards are not on the learner's grid (`Episodic.real`), what a plan earns is bounded from both sides and what
+    counts is the lower bound; CVaR* lies between `star_low` and `star`.
     """
 
     tau: float
@@ -53,10 +59,16 @@ class ExactJudge:
     star: float
     quick: bool
     objective: Measure | None = None
+    star_low: float | None = None
 
     @classmethod
     def of(cls, learner: CountableLearner, env: CountableEnv) -> ExactJudge:
         """The judge of a learner's plans; `star` comes from the exact planner."""
+        if getattr(env, "real", None) is not None:
+            if not learner.goal.tail:
+                raise InputError(f"objective: {env.name} has rewards off a grid, where only the CVaR is judged")
+            star_low, star = real_optimum(env, learner.tau)
+            return cls(learner.tau, env, learner.sees_groups(env), star, False, star_low=star_low)
         quick = _on_grid(env) and env.truth.ptr.size <= QUICK_PAIRS and dependence(env.truth) < 1e-12
         objective = None if learner.goal.tail else learner.measure
         plan = solve(env.truth, tau=learner.tau, objective=objective)
@@ -86,14 +98,16 @@ class ExactJudge:
         return plan.policy(self.env.rewards)
 
     def law(self, plan: LatentPlan) -> Evaluation:
-        """The exact law of what the plan earns."""
+        """The exact law of what the plan earns, or bounds on it."""
+        if self.star_low is not None:
+            return return_law(self.policy(plan), self.env.real.mdp, listed_limit=0)  # type: ignore[attr-defined]
         if self.quick and not self.groups:
             law = self._pushed(plan)
             return Evaluation(law, np.zeros(law.values.size), "lattice")
         return return_law(self.policy(plan), self.truth)
 
     def cvar(self, plan: LatentPlan | None) -> float | None:
-        """The exact CVaR of the plan."""
+        """The exact CVaR of the plan, or a lower bound on it."""
         if plan is None:
             return None
         return (self._pushed(plan) if self.quick else self.law(plan)).cvar(self.tau)
@@ -108,14 +122,29 @@ class ExactJudge:
         return {"cvar": law.cvar(self.tau), "value": self.objective.of_law(law)}
 
     def verdict(self, plan: LatentPlan, k: int) -> dict[str, Any]:
-        """The exact CVaR of a plan, and its value where the objective is another."""
-        found = self.law(plan)
-        cvar = {"cvar": found.cvar(self.tau)}
-        return cvar if self.objective is None else cvar | {"value": self.objective.of_law(found.law)}
+        """The exact CVaR of a plan, or bounds on it, its mean, and its value where the objective is another."""
+        law = self.law(plan)
+        found = {"cvar": law.cvar(self.tau), "mean": law.mean}
+        if self.star_low is not None:
+            found |= {"cvar_upper": law.cvar_upper(self.tau), "cvar_star_lower": self.star_low}
+        return found if self.objective is None else found | {"value": self.objective.of_law(law.law)}
 
     def _pushed(self, plan: LatentPlan) -> ReturnLaw:
         model, law_of, start = self.model
         return law_of_plan(model, self.env.rewards, law_of, plan, start)
+
+
+def real_optimum(env: Any, tau: float) -> tuple[float, float]:
+    """Bounds on CVaR* where rewards are not on the learner's grid: from its optimum on one `FINER` times as fine.
+
+    Rewards rounded up are never less than the real ones, and by at most a unit a step more, which moves CVaR by at most
+    H units (erratum 4).
+    """
+    rewards = env.real.laws.rounded_up(env.real.spacing / FINER)
+    none = [np.zeros(law.shape) for law in env.reward_of]
+    plan = plan_latent(env.model, rewards, tuple(rewards.which), none, tau, int(env.group[0][env.start]))
+    upper, unit = float(rewards.grid.value(0)) + plan.objective * float(rewards.grid.unit), float(rewards.grid.unit)
+    return upper - env.horizon * unit, upper
 
 
 def _on_grid(env: CountableEnv) -> bool:

@@ -78,8 +78,8 @@ class Learned(Result):
 
     @property
     def home(self) -> Any:
-        """The true MDP where states are counted and it is small enough, else the environment."""
-        if self.learner.kind != COUNTABLE:
+        """The true MDP where states are counted, few, and have rewards on the grid, else the environment."""
+        if self.learner.kind != COUNTABLE or getattr(self.env, "real", None) is not None:
             return self.env
         plain = all(np.array_equal(g, np.arange(self.env.truth.n_states)) for g in self.env.group)
         return self.env.truth if plain or self.learner.sees_groups(self.env) else self.env

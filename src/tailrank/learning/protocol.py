@@ -11,6 +11,7 @@ be judged exactly (derive from `CountableLearner`), and learners on a `Simulator
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -20,7 +21,7 @@ from tailrank import checks
 from tailrank._system.settings import Checked, fixed, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv, Simulator
-from tailrank.episodes.rollout import Decoded
+from tailrank.episodes.rollout import Decoded, Transitions
 from tailrank.episodes.streams import Streams
 from tailrank.learning.aim import CVAR, Aim
 from tailrank.planning.latent.planner import LatentPlan
@@ -29,6 +30,8 @@ from tailrank.risk.law import cvar
 from tailrank.risk.measures.base import Measure
 
 COUNTABLE, SIMULATOR = "countable", "simulator"
+FEWEST_RETURNS = 5
+"""Episodes of an iteration below which their mean has no interval."""
 
 
 class LearnerState(Protocol):
@@ -198,6 +201,10 @@ class CountableLearner(Tail):
             raise InputError("state: no iteration has been run, there is no model to plan in")
         return plan
 
+    def taught(self, state: Any, moves: Iterable[Transitions], env: CountableEnv, streams: Streams) -> Any:
+        """The state after these moves too, to plan in and not to go on from; None where it learns nothing from them."""
+        return None
+
     def score(self, returns: np.ndarray) -> float:
         """What a sample of returns [n] is worth to whoever plans: the CVaR at `aim` or tau, or the objective."""
         return super().score(returns) if self.aim is None else cvar(returns, self.aim)
@@ -256,9 +263,24 @@ class SimulatorLearner(Tail):
         """What a run returns by an output rule of `outputs`, with so many more episodes: the last policy."""
         return ReturnedPolicy(self.policy(state, env, streams), "the last policy", "it is what the rival returns")
 
+    def neutral(self, state: Any, env: Simulator) -> Policy | None:
+        """What it would play for the mean alone, to be set beside its policy; None where it has no such plan."""
+        return None
+
     def episodes_each(self, horizon: int) -> int:
         """Episodes an iteration."""
         return 1
+
+
+def mean_return(returns: np.ndarray) -> dict[str, float]:
+    """Columns of a row: the mean of returns [n], with a 95% interval (Student's t) where there are enough of them."""
+    n, mean = returns.size, float(returns.mean()) if returns.size else np.nan
+    if n < FEWEST_RETURNS:
+        return {"return": mean}
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(n - 1, 0.975) * returns.std(ddof=1) / np.sqrt(n))
+    return {"return": mean, "return_low": mean - half, "return_high": mean + half}
 
 
 @dataclass(frozen=True)

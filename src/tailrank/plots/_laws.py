@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tailrank.report.problem import Offered
 
 BINS = 60
+RARE, MUCH = (1e-5, 0.9995), 0.2
+"""Levels beyond which outcomes are left out, where they would take more than this share of the room."""
 MOST_STEPS = 1500
 LEVELS = np.geomspace(0.01, 1.0, 121)
 IN_TAIL = 10
@@ -102,7 +104,8 @@ def distribution(subject: Subject, labels: Sequence[str], width: float, rng: np.
     taus = {line.tau for line in lines}
     if len(taus) == 1:
         _tail(axes, taus.pop())
-    axes.set_xlim(x[0], x[-1])
+    low, high = span(laws)
+    axes.set_xlim(max(x[0], low - room), min(x[-1], high + room))
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return")
     axes.set_ylabel("probability of at most that")
@@ -149,38 +152,65 @@ def _bars(line: Entry, neutral: ReturnLaw | None, width: float) -> Figure:
     if neutral is not None and not np.isclose(neutral.cvar(tau), law.cvar(tau), rtol=1e-9, atol=1e-12):
         panels.insert(0, (neutral, "the policy with the best mean"))
     figure, axes = style.canvas(width, (0.3 + 0.42 * len(panels)) * width, rows=len(panels))
-    low, high = min(p.values[0] for p, _ in panels), max(p.values[-1] for p, _ in panels)
+    low, high = span([p for p, _ in panels])
     bar = _bar_width([p for p, _ in panels], low, high)
     wide = 0.88 * min(bar, max(high - low, bar) / 25)
     for ax, (shown, name) in zip(axes, panels, strict=True):
-        centre, mass, worst = _bins(shown, tau, low, bar)
+        centre, mass, worst = _bins(shown, tau, low, high, bar)
         ax.bar(centre, mass - worst, bottom=worst, width=wide, color=style.PALETTE[0], alpha=0.75, linewidth=0)
         ax.bar(centre, worst, width=wide, color=style.PALETTE[1], linewidth=0, label=f"worst {100 * tau:g}%")
         for x, text, colour in ((shown.cvar(tau), "CVaR", style.PALETTE[1]), (shown.mean, "mean", style.INK)):
             label = f"{text} {x:.4g}".replace("-", "−")
             ax.axvline(x, color=colour, linewidth=0.8, linestyle=(0, (3, 1.5)), label=label)
-        ax.set_title(name, loc="left")
+        ax.set_title(name + _outside(shown, low, high), loc="left")
         ax.legend(loc="best")
         ax.set_ylabel("probability")
+    # What is compared has one scale.
+    top = max(ax.get_ylim()[1] for ax in axes)
+    for ax in axes:
+        ax.set_ylim(0, top)
     axes[-1].set_xlabel("return")
     figure.align_ylabels(axes)
     return figure
 
 
+def span(laws: Sequence[ReturnLaw]) -> tuple[float, float]:
+    """The range that is drawn, as in the report: without extremes that are rarer than RARE, if they take much room.
+
+    >>> span([ReturnLaw(np.array([-900.0, 0.0, 9.0]), np.array([1e-7, 0.5, 0.5]) / (1 + 1e-7))])
+    (0.0, 9.0)
+    """
+    low, high = min(law.values[0] for law in laws), max(law.values[-1] for law in laws)
+    usual = [min(law.var(RARE[0]) for law in laws), max(law.var(RARE[1]) for law in laws)]
+    room = MUCH * (high - low)
+    return float(usual[0] if usual[0] - low > room else low), float(usual[1] if high - usual[1] > room else high)
+
+
+def _outside(law: ReturnLaw, low: float, high: float) -> str:
+    """What is not drawn, in words."""
+    shares = float(law.probs[law.values < low].sum()), float(law.probs[law.values > high].sum())
+    words = [
+        f"{100 * share:.2g}% further {side}" for share, side in zip(shares, ("left", "right"), strict=True) if share
+    ]
+    return f" ({', '.join(words)})" if words else ""
+
+
 def _bar_width(laws: list[ReturnLaw], low: float, high: float) -> float:
     """The spacing of the returns if there are few enough of them, else the range in BINS."""
     values = np.unique(np.concatenate([law.values for law in laws]))
+    values = values[(values >= low) & (values <= high)]
     gap = float(np.diff(values).min()) if values.size > 1 else 1.0
     steps = (values - low) / gap
     regular = np.abs(steps - np.rint(steps)).max() < 1e-6
     return gap if regular and (high - low) / gap <= 1.5 * BINS else (high - low) / BINS
 
 
-def _bins(law: ReturnLaw, tau: float, low: float, bar: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bins(law: ReturnLaw, tau: float, low: float, high: float, bar: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Middles of the bars [m], their probability and how much of it belongs to the worst tau."""
+    drawn = (law.values >= low) & (law.values <= high)
     worst = law.tail_masses(tau)
-    place = np.rint((law.values - low) / bar).astype(np.int64)
-    mass, tail = (np.bincount(place, weights=w) for w in (law.probs, worst))
+    place = np.rint((law.values[drawn] - low) / bar).astype(np.int64)
+    mass, tail = (np.bincount(place, weights=w[drawn]) for w in (law.probs, worst))
     return low + bar * np.arange(mass.size), mass, tail
 
 

@@ -8,12 +8,15 @@ The bonus, of policies that explore, has two parts (`Exploration`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.policies.tables import ChargedBudget
+
+RewardLaws = Callable[[int, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,20 @@ class Exploration:
         return np.asarray(np.minimum(total, self.cap))
 
 
+@dataclass(frozen=True)
+class Penalty(Exploration):
+    """The same with its sign turned: what was seldom seen is feared."""
+
+    @classmethod
+    def of(cls, bonus: Exploration) -> Penalty:
+        """That of a bonus."""
+        return cls(bonus.sigma, bonus.lam, bonus.alpha, bonus.watchful, bonus.cap)
+
+    def bonus(self, h: int, kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Minus the bonus."""
+        return -super().bonus(h, kinds, places)
+
+
 class SupportPolicy(ChargedBudget):
     """What policies with a `SupportPlan` have in common; memory [n]: the budget that is left.
 
@@ -104,11 +121,15 @@ class SupportPolicy(ChargedBudget):
 
 @dataclass(frozen=True)
 class LowRankPolicy(SupportPolicy):
-    """The plan on observations [n, m] with a learned phi. exploration: None for the plan as it is."""
+    """The plan on observations [n, m] with a learned phi. exploration: None for the plan as it is.
+
+    laws: the laws of rewards [n, A, L] at (h, x), where they are known; otherwise the network has learned them.
+    """
 
     model: OutcomeNetwork
     plan: SupportPlan
     exploration: Exploration | None = None
+    laws: RewardLaws | None = None
 
     @property
     def n_features(self) -> int:
@@ -122,7 +143,20 @@ class LowRankPolicy(SupportPolicy):
 
     def outcomes(self, h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """phi of the network, and the bonus of `exploration`."""
-        kinds, rewards = self.model.split(h, states)
-        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
-        bonus = None if self.exploration is None else self.exploration.bonus(h, kinds, self.model.places(states))
-        return phi, bonus
+        return outcomes_of(self.model, h, states, self.exploration, self.laws)
+
+
+def outcomes_of(
+    model: OutcomeNetwork, h: int, x: np.ndarray, exploration: Exploration | None, laws: RewardLaws | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """phi_h [n, A, K L] of observations [n, m], with known laws of rewards or those of the network, and the bonus."""
+    kinds, rewards = model.split(h, x)
+    if laws is not None:
+        rewards = laws(h, x)[:, :, None, :]
+    phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
+    return phi, None if exploration is None else exploration.bonus(h, kinds, model.places(x))
+
+
+@dataclass(frozen=True)
+class CautiousPolicy(LowRankPolicy):
+    """The plan with a penalty for what was seldom seen, which is part of it."""

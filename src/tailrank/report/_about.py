@@ -61,11 +61,7 @@ def facts_of_runs(runs: list[Run]) -> tuple[Facts, ...]:
         rows = [(k, v) for k, v in sorted(config.items()) if k not in shared]
         rows.append(("status", run.status))
         names = (
-            "cvar",
-            "cvar_low",
-            "cvar_high",
             "cvar_star",
-            "mean",
             "regret",
             "iterations",
             "episodes",
@@ -100,7 +96,7 @@ def warnings_of(runs: list[Run]) -> tuple[str, ...]:
 
 def is_warning(note: str) -> bool:
     """Whether a note of a run belongs above the numbers."""
-    return note.startswith("misspecified") or "did not converge" in note
+    return note.startswith(("misspecified", "overpromised")) or "did not converge" in note
 
 
 def _warnings(run: Run) -> list[str]:

@@ -16,6 +16,7 @@ from tailrank.risk.over_runs.seeds import band
 from tailrank.runs.read import Run
 
 SERIES = ("cvar", "regret", "return", "bonus", "log_likelihood")
+BOUNDS = ("cvar_low", "cvar_high", "return_low", "return_high")
 MOST_POINTS = 400
 MOST_LINES = 20
 
@@ -62,7 +63,7 @@ def _places_drawn(n: int) -> np.ndarray:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    columns = {name: run.column(name) for name in ("k", "episodes", *SERIES, "cvar_low", "cvar_high")}
+    columns = {name: run.column(name) for name in ("k", "episodes", *SERIES, *BOUNDS)}
     at = _places_drawn(len(run.rows))
     for column in (columns["cvar"], columns["cvar_low"]):
         if column is not None:

@@ -4,6 +4,7 @@ its numbers are worth."""
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,20 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import environment_of, play
+from tailrank.episodes.streams import Streams
+from tailrank.learning.learned import Learned
 from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.evaluate import estimated, fitting_mdp, return_range
 from tailrank.planning.exact.return_law import return_law
 from tailrank.policies.result import Result
-from tailrank.policies.tables import UniformPolicy
+from tailrank.policies.tables import UniformPolicy, policy_of
 from tailrank.report._about import versions
 from tailrank.report._domain import labels_of
 from tailrank.report.problem import Offered
 from tailrank.report.records import of_log_runs
 from tailrank.report.subject import Shown, Subject
+from tailrank.runs.beside import Beside
 from tailrank.runs.log_runs import write_log_run
 
 EPISODES = 1000
@@ -49,8 +53,17 @@ def of_result(result: Result, env: Any = None, *, episodes: int = EPISODES, seed
         others = (_uniform(mdp, mdp.n_actions, mdp.horizon, tau, episodes, seed, problem=0),)
         return Subject(name, result.title, tau, (own, *others), (problem,), about=facts)
     own = _sampled("this policy", result.policy, place, tau, episodes, seed)
-    others = (_uniform(place, place.n_actions, place.horizon, tau, episodes, seed),)
-    return Subject(name, result.title, tau, (own, *others), about=facts)
+    names = tuple(getattr(getattr(place, "actions", None), "labels", ()))
+    own = replace(own, beside=_beside(result, place, episodes, seed), actions=names)
+    return Subject(name, result.title, tau, (own,), about=facts)
+
+
+def _beside(result: Result, env: Any, episodes: int, seed: int) -> Beside:
+    """What stands beside a policy on observations; the plan for the mean where the learner is at hand."""
+    learned = isinstance(result, Learned) and env is result.env
+    neutral = result.learner.neutral(result.state, env) if learned else None  # type: ignore[attr-defined]
+    seeds = Streams(seed).evaluation_seeds(0, episodes)
+    return Beside.of(policy_of(result.policy), neutral, env, seeds, np.random.default_rng([seed, 1]))
 
 
 def _uniform(env: Any, A: int, H: int, tau: float, episodes: int, seed: int, problem: int | None = None) -> Shown:

@@ -224,4 +224,6 @@ def _policy_of_run(run: Run, problem: int | None) -> Shown:
         run.seed,
         absent,
         run.interval,
+        run.beside(),
+        tuple(getattr(getattr(run.environment, "actions", None), "labels", ())),
     )

@@ -17,6 +17,7 @@ import tailrank
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.return_law import Evaluation
 from tailrank.policies.tables import BudgetPolicy, MixedPolicy, Policy
+from tailrank.report._beside import beside_data
 from tailrank.report._domain import picture
 from tailrank.report._efficient import PickedFrontier
 from tailrank.report._episodes import Played
@@ -25,6 +26,7 @@ from tailrank.report._levels import pack_law, slider
 from tailrank.report.policy_table import policy_table
 from tailrank.report.problem import LAW_VALUES, Offered, evaluation_data
 from tailrank.risk.law import ReturnLaw
+from tailrank.runs.beside import Beside
 from tailrank.runs.read import Run
 
 SCHEMA = 1
@@ -36,7 +38,8 @@ class Shown:
     """A policy on the page: its return law (exact, or of `returns` [n] that were played) and where it lives.
 
     problem: its place in the subject's problems. labels: names of the states for people. interval: bounds on the CVaR
-    of a sample at one tau, from who played it.
+    of a sample at one tau, from who played it. beside: other policies, and what it does, where it acts on observations;
+    actions: their names.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Shown:
     seed: int = 0
     absent: dict[str, str] = field(default_factory=dict)
     interval: dict[str, float] | None = None
+    beside: Beside | None = None
+    actions: tuple[str, ...] = ()
 
     def data(self, levels: tuple[float, ...]) -> dict[str, Any]:
         """For the page: the law, and where there is a policy on states its table and episodes."""
@@ -67,8 +72,9 @@ class Shown:
             "labels": {},
             "actions": [],
             "absent": absent,
-        }
+        } | beside_data(self.beside, levels)
         visits = None
+        result["actions"] = [name[:40] for name in self.actions]
         if self.policy is not None and self.mdp is not None:
             played = Played.of(self.policy, self.mdp, self.seed)
             visits, result["episodes"] = played.visits, played.data()

@@ -78,7 +78,7 @@ def simulator(config: RunConfig) -> Simulator:
         levels=given.action_levels,
         workers=given.workers,
         step_timeout=given.step_timeout,
-        skip_bad=given.skip_bad,
+        skip_bad=bool(given.skip_bad),
     )
 
 

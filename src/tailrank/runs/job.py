@@ -28,6 +28,7 @@ from tailrank.planning.evaluate import return_range
 from tailrank.runs import _episodes as shards
 from tailrank.runs import folder as files
 from tailrank.runs._restored import check_finite, check_lowrank, check_observed, restoring
+from tailrank.runs.beside import Beside
 from tailrank.runs.build import digest_of, environment
 from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files import storage
@@ -238,6 +239,9 @@ class Job:
         kept: dict[str, Any] = getattr(self.env, "about", dict)()
         storage.save(choice.policy, out / files.PLAN, info=about | source | kept, inside=True)
         write_returns(out / EVALUATION, returns)
+        seeds = self.streams.evaluation_seeds(0, config.run.evaluation_episodes)
+        neutral = self.learner.neutral(state, self.env)
+        Beside.of(choice.policy, neutral, self.env, seeds, self.streams.evaluation(self.k, 3)).save(out)
         return about
 
     @property

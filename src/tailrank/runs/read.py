@@ -24,6 +24,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.runs import folder as files
 from tailrank.runs._restored import plan_in
+from tailrank.runs.beside import Beside
 from tailrank.runs.build import check_trusted, environment
 from tailrank.runs.config import RunConfig, read_toml
 from tailrank.runs.flat import flat_of, without_defaults
@@ -191,6 +192,10 @@ class Run:
         if values.dtype.kind not in "iuf" or values.size == 0 or not np.isfinite(values).all():
             raise InputError(f"{path}: returns must be finite numbers, at least one")
         return values.astype(np.float64)
+
+    def beside(self) -> Beside | None:
+        """What stands beside the policy, where the run has it."""
+        return Beside.read(self.folder)
 
 
 def _without_dates(value: Any) -> Any:

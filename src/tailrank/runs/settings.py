@@ -118,8 +118,8 @@ class EnvironmentConfig(Checked):
         metavar="S",
         help="Seconds that a reset or step may take in a worker; then it is replaced and the episode played again.",
     )
-    skip_bad: bool = setting(
-        False,
+    skip_bad: bool | None = setting(
+        None,
         kind=bool,
         only="simulator",
         help="Leave out episodes in which the environment fails, and count them.",

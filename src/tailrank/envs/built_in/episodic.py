@@ -7,9 +7,10 @@ small however many states there are, and is what policies that see groups are ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ class Episodic:
     rewards: laws over groups, which [H, G, A]; `reward_of[h]` [G, A] is the law of each pair. truth: the MDP
     over groups 0..G-1 (the same G at every step). model: the true phi and psi. candidates: a realizable class
     F for each of the H - 1 steps (arrays are shared), or empty. sampler: draws rewards that are not on the
-    grid. optimum: the closed form of CVaR* as a function of tau, if one is known.
+    grid; real: what they are then (`continuous_rewards.py:RealRewards`). optimum: the closed form of CVaR* as a
+    function of tau, if one is known.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Episodic:
     start: int = 0
     candidates: tuple[tuple[StepModel, ...], ...] = ()
     sampler: RewardSampler | None = None
+    real: Any = None
     optimum: Callable[[float], float] | None = None
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = field(default=(), repr=False)
@@ -136,15 +139,31 @@ def product_mdp(steps: tuple[StepModel, ...], rewards: RewardLaw, start: int) ->
 
     After the last step the group stays.
     """
-    H, G, A = rewards.which.shape
+    units = np.arange(rewards.laws.shape[1])
+    values = np.broadcast_to(rewards.grid.value(units) - float(rewards.grid.offset), rewards.laws.shape)
+    origin = [float(x) for x in rewards.grid.origin]
+    return product_of_laws(steps, rewards.which, values, rewards.laws, start, origin)
+
+
+def product_of_laws(
+    steps: tuple[StepModel, ...],
+    which: np.ndarray,
+    values: np.ndarray,
+    probs: np.ndarray,
+    start: int,
+    origin: Sequence[float] = (),
+) -> FiniteMDP:
+    """The same for laws with values [L, n] and probabilities [L, n]; which [H, G, A]; origin [H] is added to them."""
+    H, G, A = which.shape
     stay = np.broadcast_to(np.eye(G)[:, None, :], (G, A, G))
     columns: list[tuple[np.ndarray, ...]] = []
     for h in range(H):
         kernel = steps[h].kernel if h < H - 1 else stay
         g, a, after = np.nonzero(kernel)
-        joint = kernel[g, a, after][:, None] * rewards.laws[rewards.which[h, g, a]]
-        row, units = np.nonzero(joint)
-        values = rewards.grid.value(units) - float(rewards.grid.offset) + float(rewards.grid.origin[h])
-        columns.append((np.full(row.size, h), g[row], a[row], after[row], joint[row, units], values))
+        law = which[h, g, a]
+        joint = kernel[g, a, after][:, None] * probs[law]
+        row, i = np.nonzero(joint)
+        paid = values[law[row], i] + (origin[h] if origin else 0.0)
+        columns.append((np.full(row.size, h), g[row], a[row], after[row], joint[row, i], paid))
     step, *rest = (np.concatenate(column) for column in zip(*columns, strict=True))
     return FiniteMDP.from_rows(*rest, step=step, start=start, n_states=G, n_actions=A)

@@ -30,7 +30,7 @@ STARTING = 120.0
 """Seconds that a process has at least to import its environment and make it."""
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """A worker that ended or did not answer in time; its text says which."""
 
 
@@ -60,14 +60,14 @@ class WorkerProcess:
             write_frame(self._child.stdin, dict(message))  # type: ignore[arg-type]
 
     def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
-        """The answer to a message of so many calls of the environment; raises `Lost`."""
+        """The answer to a message of so many calls of the environment; raises `WorkerLost`."""
         limit = None if self._timeout is None else max(self._timeout * max(calls, 1), least)
         try:
             found = self._answers.get(timeout=limit)
         except queue.Empty:
-            raise Lost(f"took longer than {self._timeout:g} s") from None
+            raise WorkerLost(f"took longer than {self._timeout:g} s") from None
         if found is None:
-            raise Lost(f"ended its process (exit code {self._child.wait()})")
+            raise WorkerLost(f"ended its process (exit code {self._child.wait()})")
         message, numbers = found
         if "error" in message:
             raise InputError(message["error"])
@@ -116,7 +116,7 @@ class InWorkers(RowPlayer):
     def _start(self, i: int) -> WorkerProcess:
         try:
             return WorkerProcess({**self._about, "copies": len(range(i, self.width, self._count))}, self._timeout)
-        except Lost as error:
+        except WorkerLost as error:
             self.close()
             raise InputError(f"{self._name}: making it in a worker process {error}") from None
 
@@ -143,7 +143,7 @@ class InWorkers(RowPlayer):
             if some:
                 try:
                     results = self._workers[i].answer(len(some))
-                except Lost:
+                except WorkerLost:
                     results = self._again(i, some, h)
                 found |= dict(zip((row for row, _ in some), results, strict=True))
         return [found[row] for row, _ in calls]
@@ -157,7 +157,7 @@ class InWorkers(RowPlayer):
         self._replace(i)
         try:
             return self._replayed(i, calls, h)
-        except Lost:
+        except WorkerLost:
             self._replace(i)
         results: list[Any] = []
         good: list[tuple[int, int | None]] = []
@@ -165,7 +165,7 @@ class InWorkers(RowPlayer):
             try:
                 results += self._replayed(i, [(row, action)], h)
                 good.append((row, action))
-            except Lost as error:
+            except WorkerLost as error:
                 step = "reset" if action is None else f"step {h}"
                 results.append(f"{self._name}, seed {self._seeds[row]}, {step}: {error}, and so it did when repeated")
                 self._replace(i)
@@ -176,7 +176,7 @@ class InWorkers(RowPlayer):
     def _settled(self, i: int, calls: Sequence[tuple[int, int | None]], h: int) -> None:
         try:
             self._replayed(i, calls, h)
-        except Lost as error:
+        except WorkerLost as error:
             raise InputError(
                 f"{self._name}, step {h}: {error} in an episode that went well when played before"
             ) from None

@@ -35,7 +35,7 @@ def assemble(
         missing.insert(1, "state (or obs_0, obs_1, ..)")
     if missing:
         found = ", ".join(list(table.columns)[:12]) or "none"
-        raise InputError(f"{table.name}: has no column {', '.join(missing)}; found {found} (name them with --column)")
+        raise InputError(f"{table.name}: has no column {', '.join(missing)}; found {found}; name them: columns=...")
     if table.rows == 0:
         raise InputError(f"{table.name}: has no rows")
     raw = {ours: table.columns[theirs] for ours, theirs in names.items()}

@@ -9,22 +9,27 @@ import numpy as np
 
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.places import log_scale, standard_places, stretch
 from tailrank.learning.lowrank.psi import Psi
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.planning.observed.support import RewardKinds, nearest_kind, reward_kinds
+from tailrank.policies.outcomes import OutcomeNetwork
 
 if TYPE_CHECKING:
     from tailrank.learning.lowrank.oracle import LowRankFit, Setting
 
 NEVER = -1e4
 """Log density of what cannot be."""
-MOST_PLACES = 32
-"""Observations with more features are seen through so many principal components."""
+MOST_SENSED = 2_000
+"""Transitions that the stretch of places is computed from, about."""
 
 
 @dataclass(frozen=True)
 class OutcomeData:
-    """Transitions [n] in places: z and after [n, k]; law: of the reward. centre [m], project [m, k]."""
+    """Transitions [n] in places: z and after [n, k]; law: of the reward, of `n_laws` (one where the laws are known, and
+    say nothing of what comes next). centre [m], project [m, k]. scale: log |det| of the stretch of the places.
+    """
 
     episode: np.ndarray
     z: np.ndarray
@@ -38,20 +43,35 @@ class OutcomeData:
     centre: np.ndarray
     project: np.ndarray
     rewards: RewardKinds
+    n_laws: int
     n_actions: int
     horizon: int
     ends: bool
+    scale: float = 0.0
 
     @classmethod
-    def of(cls, replay: Replay, n_actions: int, like: LowRankFit | None = None) -> OutcomeData:
-        """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given."""
+    def of(
+        cls,
+        replay: Replay,
+        n_actions: int,
+        like: LowRankFit | None = None,
+        known: KnownRewards | None = None,
+        places: OutcomeNetwork | None = None,
+    ) -> OutcomeData:
+        """All transitions of a replay, in the places and with the laws of rewards of an earlier fit if one is given.
+
+        known: the laws of rewards, where they need not be learned. places: a network whose places are taken.
+        """
         t = SeenTransitions.of(replay)
-        if like is None:
-            centre, project = _places(t.x)
+        net = places if like is None else like.network
+        centre, project = standard_places(t.x) if net is None else (net.centre, net.project)
+        if known is not None:
+            rewards, law = known.kinds(replay.horizon), np.zeros_like(t.h)
+            known.check(t.reward)
+        elif like is None:
             rewards, law = reward_kinds(t.reward, replay.horizon)
         else:
-            centre, project, rewards = like.network.centre, like.network.project, like.rewards
-            law = nearest_kind(rewards, t.reward)
+            rewards, law = like.rewards, nearest_kind(like.rewards, t.reward)
         held = t.held if t.held.any() and not t.held.all() else np.arange(t.h.size) % 2 == 0
         return cls(
             t.episode,
@@ -66,10 +86,28 @@ class OutcomeData:
             centre,
             project,
             rewards,
+            len(rewards.values) if known is None else 1,
             n_actions,
             replay.horizon,
             bool(t.ended.any()) if like is None else like.ends,
+            0.0 if places is None else log_scale(standard_places(t.x)[1], project),
         )
+
+    @property
+    def held_scale(self) -> float:
+        """What the stretch adds to the mean log likelihood of held-out transitions."""
+        return self.scale * float(self.followed[self.held].mean())
+
+    def stretch_of(self, net: OutcomeNetwork) -> np.ndarray:
+        """M [k, k]: how these places are stretched by what a network says of some of them."""
+        rows = slice(None, None, max(1, self.h.size // MOST_SENSED))
+        x = self.z[rows] @ np.linalg.pinv(self.project) + self.centre
+        return stretch(net, x, self.h[rows], self.action[rows], self.project)
+
+    def stretched(self, by: np.ndarray) -> OutcomeData:
+        """The same in places z M, where M is `by` [k, k]."""
+        scale = self.scale + float(np.linalg.slogdet(by)[1])
+        return replace(self, z=self.z @ by, after=self.after @ by, project=self.project @ by, scale=scale)
 
     def some(self, most: int, rng: np.random.Generator) -> OutcomeData:
         """At most so many of the transitions."""
@@ -100,20 +138,9 @@ class OutcomeData:
         return network.Outcomes(self.z.astype(np.float32), head, self.law, self.log_psi(psi).astype(np.float32))
 
     def log_likelihoods(self, fit: LowRankFit) -> np.ndarray:
-        """Of each transition, [n]."""
-        return network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
-
-
-def _places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """centre [m] and project [m, k]: standardised features, or their principal components where they are many."""
-    centre, spread = x.mean(axis=0), x.std(axis=0)
-    scale = 1.0 / np.where(spread > 1e-9 * (1.0 + np.abs(x).max(axis=0)), spread, 1.0)
-    if x.shape[1] <= MOST_PLACES:
-        return centre, np.diag(scale)
-    some = ((x - centre) * scale)[:: max(1, len(x) // 4000)]
-    values, vectors = np.linalg.eigh(np.cov(some.T))
-    top = np.argsort(values)[::-1][:MOST_PLACES]
-    return centre, scale[:, None] * vectors[:, top] / np.sqrt(np.maximum(values[top], 1e-12))
+        """Of each transition, [n], in places that are not stretched."""
+        found = network.log_likelihoods(fit.weights, self.outcomes(fit.setting, fit.psi))[0]
+        return found + self.scale * self.followed
 
 
 def log_psi_of(psi: tuple[Psi, ...], h: np.ndarray, after: np.ndarray) -> np.ndarray:

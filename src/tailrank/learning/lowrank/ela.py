@@ -22,7 +22,9 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
-from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle, gains
+from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
@@ -38,7 +40,10 @@ AGAIN = 1.5
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
-"""Standard errors by which the low-rank model must win: it is tried many times."""
+"""Standard errors by which the low-rank model must win: it is tried many times. It stays in charge until it loses by
+as many."""
+LOST = 2
+"""A model that lost so clearly is compared again as if there had been this many times as many episodes."""
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
@@ -49,15 +54,20 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     Where `model` is "auto" the likelihood decides between a mixture and a low-rank model; "lowrank" is always the
     second, of the rank that is given unless it is "auto". Any other model is that of `ObservedELA`.
+    rewards: their laws, where they are known (`KnownRewards.of(simulator)`: those that it tells). The model is then
+    the low-rank one. For Python only: a policy that holds functions cannot be saved.
     phi, psi: what they are (`units.py`, `psi.py`); phi = "auto": what explains held-out transitions best.
     collect: whole episodes of the plan, or H episodes with two uniform actions each, as in Algorithm 1; "rollins"
     learns from the steps before these actions too, "printed" does not.
     """
 
     lowrank: LowRankOracle = fixed(LowRankOracle())
+    rewards: KnownRewards | None = fixed(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rewards is not None and not self.chooses:
+            raise InputError(f"rewards: known laws need the model auto or lowrank, found {self.oracle.model!r}")
         if self.collect != "plan" and not self.always:
             raise InputError(f"collect = {self.collect!r}: is for model = 'lowrank', found {self.oracle.model!r}")
 
@@ -69,7 +79,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
     @property
     def always(self) -> bool:
         """Whether the low-rank model is in charge whatever the likelihood says."""
-        return self.oracle.model == "lowrank"
+        return self.oracle.model == "lowrank" or self.rewards is not None
 
     @property
     def block(self) -> ObservedELA:
@@ -83,8 +93,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     @property
     def _oracle(self) -> LowRankOracle:
-        rank = self.oracle.rank if self.always else self.lowrank.rank
-        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi)
+        rank = self.oracle.rank if self.oracle.model == "lowrank" else self.lowrank.rank
+        return replace(self.lowrank, rank=rank, phi=self.phi, psi=self.psi, known=self.rewards)
 
     def init(self, simulator: Simulator, streams: Streams) -> Any:
         """The pilot, which goes on until one of the models sees what actions do."""
@@ -109,8 +119,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
                 state = self._compare(block, simulator, streams, state)
             return state, info
         k = state.k + 1
-        batch = max(self.batch, round(max(self.growth, SHARE) * state.episodes))
-        returns, grid = self._play(state, simulator, streams, k, batch)
+        returns, grid = self._play(state, simulator, streams, k, self.next_batch(state))
         wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
         state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
         refit = wider or state.episodes >= REFIT * state.fitted_at
@@ -139,6 +148,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
         for played in parts:
             grid = remember(state.block.replay, grid, played, simulator, self.levels)
         return np.concatenate([played.returns for played in parts]), grid
+
+    def next_batch(self, state: Any) -> int:
+        """Episodes of the next iteration."""
+        charge = isinstance(state, LowRankState) and state.fit is not None
+        return max(self.batch, round((max(self.growth, SHARE) if charge else self.growth) * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -189,15 +203,17 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made."""
-        return (
-            LowRankState.from_arrays(arrays, self._marked(replay))
-            if self.chooses
-            else super().state_from(arrays, replay)
-        )
+        if not self.chooses:
+            return super().state_from(arrays, replay)
+        return LowRankState.from_arrays(arrays, self._marked(replay), self.rewards)
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""
-        replay.roll_ins = None if self.collect == "plan" else RollIns(self.pilot, counted=self.collect == "rollins")
+        replay.roll_ins = (
+            None
+            if self.collect == "plan"
+            else RollIns(min(self.pilot, self.longest_pilot), counted=self.collect == "rollins")
+        )
         return replay
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:
@@ -216,22 +232,21 @@ class LowRankELA(ObservedELA, LowRankSettings):
         n = self._marked(block.replay).n
         before = None if last is None else last.fit
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
-        if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
-            return LowRankState(block, block.policy, compared=n)
+        if not self.always:
+            lead = self._lead(block, fit, simulator.n_actions)
+            if lead <= (CLEAR if before is None else -CLEAR):
+                return LowRankState(block, block.policy, compared=n if lead > -CLEAR else LOST * n)
         return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 
-    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
-        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
-
-        charge: it is in charge already, and stays so unless it is worse beyond chance.
-        """
+    def _lead(self, block: ObservedState, fit: LowRankFit, n_actions: int) -> float:
+        """By how many standard errors the low-rank model explains held-out transitions better than the block one."""
         replay, shared = block.replay, self.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
         gain = new[keep] - old
-        return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
+        return float(gain.mean() / max(float(gain.std()) / np.sqrt(gain.size), 1e-12))
 
     def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)

@@ -44,4 +44,4 @@ class LowRankELLA(LowRankELA):
         planner = replace(self.planner, beta=SOFT * self.planner.beta)
         measure = None if self.goal.tail else self.measure
         plan, inverse, beta = plan_support_lsvi(planner, simulated, self.tau, state.episodes, measure)
-        return OptimisticPolicy(fit.network, plan, exploration, inverse=inverse, beta=beta)
+        return OptimisticPolicy(fit.network, plan, exploration, fit.laws, inverse=inverse, beta=beta)

@@ -6,7 +6,8 @@
 
 States are vectors that need never repeat, so nothing is counted: a member is judged by what it says of each transition.
 The densities may carry any factor that depends on x' alone and is the same for every member and every j. |F| is the
-number of members. Rewards are known, as in the paper.
+number of members. Rewards are known, as in the paper. Where episodes may end early, the end is one more kind of phi,
+and a transition that ended has the likelihood phi_d(x, a).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from tailrank.checks import PROBABILITY_TOLERANCE, InputError
 from tailrank.learning.simulators.played import PlayedTransitions
+from tailrank.planning.observed.support import RewardKinds, reward_kinds
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -51,6 +53,17 @@ class KnownRewards:
         if levels.ndim != 1 or levels.size == 0 or not np.isfinite(levels).all() or (np.diff(levels) <= 0.0).any():
             raise InputError(f"levels: must be finite numbers that grow, found {self.levels!r:.60}")
 
+    def kinds(self, horizon: int) -> RewardKinds:
+        """As the planner takes them: every level is a law of its own."""
+        return reward_kinds(self.levels, horizon, most=self.levels.size)[0]
+
+    def check(self, seen: np.ndarray) -> None:
+        """Raise unless the rewards [n] that were paid are among the levels."""
+        away = np.abs(self.levels[np.argmin(np.abs(np.unique(seen)[:, None] - self.levels), axis=1)] - np.unique(seen))
+        if away.size and away.max() > 1e-9 * max(1.0, float(np.abs(self.levels).max())):
+            odd = float(np.unique(seen)[np.argmax(away)])
+            raise InputError(f"rewards: {odd:g} was paid, which is none of the {self.levels.size} known levels")
+
     def at(self, h: int, x: np.ndarray, n_actions: int) -> np.ndarray:
         """The laws [n, A, L] of states [n, m] at step h."""
         return _on_simplex(self.law(h, x), (len(x), n_actions, self.levels.size), f"rewards: law at step {h}")
@@ -58,9 +71,13 @@ class KnownRewards:
 
 @dataclass(frozen=True)
 class FunctionClass:
-    """The class F; members may be given as plain pairs."""
+    """The class F; members may be given as plain pairs.
+
+    ends: the last kind of phi is the end of the episode; psi has one column less than phi.
+    """
 
     members: Sequence[Any]
+    ends: bool = False
 
     def __post_init__(self) -> None:
         found = []
@@ -102,13 +119,19 @@ class FunctionClass:
         """The log-likelihood of transitions [T] at each step h = 0..steps - 1 under every member, [steps, F]."""
         x, after = seen.features.astype(np.float64), seen.after.astype(np.float64)
         result, dimension = np.zeros((steps, self.size)), 0
+        if seen.n == 0:
+            return result
         for i in range(self.size):
             phi = self.phi(i, x, n_actions)[np.arange(len(x)), seen.actions]
             dimension = dimension or phi.shape[1]
             if phi.shape[1] != dimension:
                 raise InputError(f"members[{i}]: phi has d = {phi.shape[1]}, members[0] has {dimension}")
+            on = dimension - int(self.ends)
+            likely = (phi[:, :on] * self.psi(i, after, on)).sum(axis=1)
+            if self.ends:
+                likely = np.where(seen.ended, phi[:, -1], likely)
             with np.errstate(divide="ignore"):
-                logs = np.log((phi * self.psi(i, after, dimension)).sum(axis=1))
+                logs = np.log(likely)
             for h in range(steps):
                 result[h, i] = logs[seen.step == h].sum()
         return result

@@ -12,9 +12,9 @@ weights are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 
@@ -22,21 +22,26 @@ from tailrank import checks
 from tailrank.episodes.replay import Replay
 from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gaussians import responsibilities
 from tailrank.learning.lowrank.psi import FAMILIES, Psi
 from tailrank.learning.lowrank.settings import PHIS, PSIS
-from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.learning.lowrank.transitions import HELD
 from tailrank.learning.lowrank.units import MAKERS, Made, UnitData
 from tailrank.planning.observed.support import RewardKinds
+from tailrank.policies.lowrank import RewardLaws
 from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.policies.units import KERNEL
 
 RANKS = (2, 3, 4, 6, 8, 12, 16)
-DECAYS = (0.1, 0.3, 1.0)
-ENOUGH, LEAST_EPOCHS, LEAST_STEPS = 250_000, 6, 200
-"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps."""
+DECAYS = (0.1, 0.3, 1.0, 3.0)
+ENOUGH, LEAST_EPOCHS, LEAST_STEPS, LEAST_BETWEEN = 1_000_000, 6, 200, 10
+"""Transitions that training looks at, counted each time, are about `ENOUGH`, in at least so many epochs and steps; at
+least so many steps lie between two M-steps of psi, where the data is so small that an epoch has fewer."""
 UPDATES = 150
 """Steps of an update between two fits."""
+SMOOTH = ("network", "features")
+"""Kinds of phi whose slopes say how places are to be stretched."""
 QUICK = 5_000
 """Transitions that a search for settings looks at, at most."""
 
@@ -68,6 +73,12 @@ class LowRankFit:
     held_out: float
     searched: int
     weights: dict[str, np.ndarray] = field(repr=False)
+    known: KnownRewards | None = None
+
+    @property
+    def laws(self) -> RewardLaws | None:
+        """The laws of rewards [n, A, L] at (h, x), where they are known."""
+        return None if self.known is None else partial(self.known.at, n_actions=self.network.n_actions)
 
     def log_psi(self, h: np.ndarray, after: np.ndarray) -> np.ndarray:
         """log psi_k of next observations [n, m] after steps h [n], [n, K]; without the kind that has ended."""
@@ -79,7 +90,8 @@ class LowRankOracle:
     """rank, decay and sharing are searched for unless given. width: hidden units; epochs: passes over the data.
 
     members: networks whose mean phi is, each trained without another fifth of the episodes. phi: one of `MAKERS`, or
-    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`.
+    "auto", where held-out likelihood chooses; psi: one of `FAMILIES`. known: the laws of rewards, where they need not
+    be learned; phi and psi then explain next observations alone.
     """
 
     rank: int | str = "auto"
@@ -91,6 +103,7 @@ class LowRankOracle:
     members: int = 3
     phi: str = "network"
     psi: str = "gaussian"
+    known: KnownRewards | None = None
 
     def __post_init__(self) -> None:
         checks.one_of(self.phi, "phi", PHIS)
@@ -105,18 +118,19 @@ class LowRankOracle:
         self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
     ) -> LowRankFit:
         """The best model for the episodes."""
-        data = OutcomeData.of(replay, n_actions)
-        if last is None or replay.n >= 2 * last.searched:
-            setting, psi = self._search(data.some(QUICK, rng), last, rng)
-            searched = replay.n
-        else:
+        if last is not None and replay.n < 2 * last.searched:
+            data = OutcomeData.of(replay, n_actions, known=self.known, places=last.network)
             setting, psi, searched = last.setting, last.psi, last.searched
+        else:
+            data = OutcomeData.of(replay, n_actions, known=self.known)
+            best, by = self._search(data, last, rng)
+            data, setting, psi, searched = data.stretched(by), best.setting, best.psi, replay.n
         found = self._fit(data, setting, rng, psi)
         return replace(self._join(data, found, rng), searched=searched)
 
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
-        data = OutcomeData.of(replay, fit.network.n_actions, fit)
+        data = OutcomeData.of(replay, fit.network.n_actions, fit, fit.known)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
         adam = network.DecayedAdam.of(weights, fit.setting.decay)
@@ -127,25 +141,49 @@ class LowRankOracle:
 
     def _search(
         self, data: OutcomeData, last: LowRankFit | None, rng: np.random.Generator
-    ) -> tuple[Setting, tuple[Psi, ...]]:
-        """The setting with the highest held-out likelihood, the simpler unless beaten."""
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """A fit with the setting of the highest held-out likelihood, the simpler unless beaten; the stretch of places.
+
+        Places are stretched by what the last network says, or that of a first search, if that explains more.
+        """
+        some, flat = data.some(QUICK, rng), np.eye(data.z.shape[1])
         now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
         if self.phi != "auto":
             now = replace(now, phi=self.phi)
         if self.shared is not None:
             now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
-        best, scores = self._tried(data, now, rng)
-        for options in self._options(now, last is None, data.horizon):
+        best, scores = self._tried(some, now, rng)
+        if last is None:
+            best, scores = self._improved(some, best, scores, self._options(now, True, data.horizon), rng)
+        source = best if last is None else last
+        if self.psi == "gaussian" and source.setting.phi in SMOOTH:
+            by = some.stretch_of(source.network)
+            other, score = self._tried(some.stretched(by), best.setting, rng)
+            if _wins(score, scores, steps=False):
+                some, best, scores, flat = some.stretched(by), other, score, by
+        options = self._options(best.setting, False, data.horizon) if last is not None else [self._decays]
+        return self._improved(some, best, scores, options, rng)[0], flat
+
+    def _improved(
+        self,
+        data: OutcomeData,
+        best: LowRankFit,
+        scores: np.ndarray,
+        every: Iterable[Callable[[Setting], list[Setting]]],
+        rng: np.random.Generator,
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """The best fit, with its scores, after trying what `every` says, one group of settings after the other."""
+        for options in every:
             lost = 0
             for other in options(best.setting):
-                found, score = self._tried(data, other, rng)
+                found, score = self._tried(data, other, rng, best)
                 if _wins(score, scores, steps=found.setting.shared_heads < best.setting.shared_heads):
                     best, scores, lost = found, score, 0
                 else:
                     lost += 1
-                if lost == (2 if last is None else 1):
+                if lost == 2:
                     break  # more does not pay
-        return best.setting, best.psi
+        return best, scores
 
     def _options(self, now: Setting, first: bool, horizon: int) -> Iterator[Callable[[Setting], list[Setting]]]:
         """Functions from the best setting so far to those to try next."""
@@ -154,15 +192,24 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
-        if self.phi == "auto":
-            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
-        yield lambda s: [replace(s, decay=x) for x in DECAYS if x != s.decay]
+        for kind in MAKERS if self.phi == "auto" else ():  # one by one: two that lose do not end the search
+            yield partial(_with_phi, kind)
+        yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
             yield lambda s: [replace(s, shared_psi=not s.shared_psi)]
 
-    def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
-        found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
+    def _decays(self, setting: Setting) -> list[Setting]:
+        """Other decays, the nearest first."""
+        others = sorted((x for x in DECAYS if x != setting.decay), key=lambda x: abs(np.log(x / setting.decay)))
+        return [replace(setting, decay=x) for x in others]
+
+    def _tried(
+        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, like: LowRankFit | None = None
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """A short fit and its scores. It begins with psi of `like` if that has the same sizes."""
+        same = like is not None and (like.setting.rank, like.setting.shared_psi) == (setting.rank, setting.shared_psi)
+        found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, like.psi if like and same else None)
         return found, data.log_likelihoods(found)[data.held]
 
     def _fit(
@@ -184,7 +231,8 @@ class LowRankOracle:
         units = self._units(data, setting, psi, rng)
         best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights)
+        best += data.held_scale if self.psi == "gaussian" else 0.0
+        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights, self.known)
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
@@ -203,7 +251,7 @@ class LowRankOracle:
         """Hidden units before training, made from what is not held out."""
         rows = np.flatnonzero(~data.held)
         shares = responsibilities(data.log_psi(psi)[rows])
-        target = np.hstack([shares, np.eye(len(data.rewards.values))[data.law[rows]]])
+        target = np.hstack([shares, np.eye(data.n_laws)[data.law[rows]]])
         return MAKERS[setting.phi](UnitData(data.z[rows], data.action[rows], target), self.width, rng)
 
     def _train(
@@ -219,18 +267,21 @@ class LowRankOracle:
         """The best held-out likelihood (a transition), and weights and psi of that epoch."""
         train = np.flatnonzero(~held)
         steps = 1 if setting.shared_heads else data.horizon
-        K, L = setting.rank + int(data.ends), len(data.rewards.values)
+        K, L = setting.rank + int(data.ends), data.n_laws
         weights = network.fresh(steps, data.n_actions, K, L, units)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
         adam = network.DecayedAdam.of(weights, setting.decay)
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
+        every = -(-LEAST_BETWEEN // batches)
         best, kept = -np.inf, (weights, psi)
         for epoch in range(epochs):
             for i, rows in enumerate(np.array_split(rng.permutation(train), batches)):
                 _, slope = network.gradient(weights, outcomes.some(rows))
                 adam.step(weights, slope, self.rate * (1.0 - (epoch * batches + i) / (epochs * batches)))
+            if (epoch + 1) % every and epoch + 1 < epochs:
+                continue
             value, share = network.log_likelihoods(weights, outcomes)
             score = float(value[held].mean())
             if score > best:
@@ -241,47 +292,8 @@ class LowRankOracle:
         return best, *kept
 
 
-def gains(fit: LowRankFit, replay: Replay, n_actions: int, by_step: bool) -> tuple[SeenTransitions, np.ndarray]:
-    """Transitions, and for each log P(x', r | x, a) / P(x') [n], with both normalised on the observed next states.
-
-    P(x') is that of the step, or of all steps. In this form models of any kind can be compared (`decoding/choose.py`).
-    """
-    t = SeenTransitions.of(replay)
-    data = OutcomeData.of(replay, n_actions, fit)
-    net = network.network_of(fit.weights, data.centre, data.project, n_actions)
-    kinds = np.log(played_kinds(net, t) + 1e-300)
-    log_psi = data.log_psi(fit.psi)
-    group = data.h if by_step else np.zeros_like(data.h)
-    for g in np.unique(group):
-        rows = np.flatnonzero((group == g) & ~t.cut)
-        train = ~data.held[rows]
-        if rows.size == 0 or not train.any():
-            continue
-        base = np.log(np.exp(kinds[rows][train]).mean(axis=0) + 1e-12)
-        ratio = log_psi[rows] - _log_sum(log_psi[rows] + base)[:, None]
-        log_psi[rows] = ratio - np.log(np.exp(ratio[train]).mean(axis=0) + 1e-12)
-    outcomes = replace(data.outcomes(fit.setting, fit.psi), log_psi=log_psi.astype(np.float32))
-    return t, network.log_likelihoods(fit.weights, outcomes)[0]
-
-
-def played_kinds(net: OutcomeNetwork, t: SeenTransitions) -> np.ndarray:
-    """P(k | x, a) of the actions that were played, [n, K]."""
-    f = net.inner(net.places(t.x))
-    result = np.empty((t.h.size, net.sizes[0]))
-    step = np.zeros_like(t.h) if len(net.heads) == 1 else t.h
-    order = np.argsort(step * net.n_actions + t.action, kind="stable")
-    ends = np.searchsorted((step * net.n_actions + t.action)[order], np.arange(len(net.heads) * net.n_actions + 1))
-    for i, (begin, end) in enumerate(pairwise(ends)):
-        rows = order[begin:end]
-        logits = f[rows] @ net.heads[i // net.n_actions, i % net.n_actions]
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True)) if rows.size else logits
-        result[rows] = odds / odds.sum(axis=1, keepdims=True)
-    return result
-
-
-def _log_sum(joint: np.ndarray) -> np.ndarray:
-    top = joint.max(axis=1)
-    return np.asarray(top + np.log(np.exp(joint - top[:, None]).sum(axis=1)))
+def _with_phi(kind: str, setting: Setting) -> list[Setting]:
+    return [replace(setting, phi=kind)] if kind != setting.phi else []
 
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:

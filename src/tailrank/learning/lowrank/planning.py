@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.episodes.replay import Replay
-from tailrank.learning.lowrank.oracle import LowRankFit, played_kinds
+from tailrank.learning.lowrank.gains import played_kinds
+from tailrank.learning.lowrank.oracle import LowRankFit
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
-from tailrank.policies.lowrank import Exploration, LowRankPolicy
+from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
 from tailrank.risk.measures.base import Measure
 
 MOST_STATES = 1000
@@ -96,23 +97,18 @@ class SupportedModel:
 
 def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploration | None = None) -> SupportedModel:
     """The fitted model on its support, with the bonus of `exploration`."""
-    net = fit.network
-    shared = len(net.heads) == 1 and len(support.states) == 1
+    net, laws = fit.network, fit.laws
+    shared = len(net.heads) == 1 and len(support.states) == 1 and laws is None  # laws may change with the step
     kept: dict[int, SupportStep] = {}
-
-    def at(h: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        kinds, rewards = net.split(h, x)
-        phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
-        return phi, None if exploration is None else exploration.bonus(h, kinds, net.places(x))
 
     def step(h: int) -> SupportStep:
         place = 0 if len(support.states) == 1 else h
         if not shared or 0 not in kept:
-            phi, bonus = at(h + 1, support.states[place])
+            phi, bonus = outcomes_of(net, h + 1, support.states[place], exploration, laws)
             kept[0] = SupportStep(phi, support.weights[place], bonus)
         return kept[0]
 
-    return SupportedModel(step, *at(0, support.first))
+    return SupportedModel(step, *outcomes_of(net, 0, support.first, exploration, laws))
 
 
 def policy_for(
@@ -136,4 +132,4 @@ def policy_for(
         measure=measure,
         undominated=undominated,
     )
-    return LowRankPolicy(fit.network, plan, exploration)
+    return LowRankPolicy(fit.network, plan, exploration, fit.laws)

@@ -6,11 +6,12 @@ A checkpoint holds what the next iteration depends on; the plan follows from the
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from tailrank.episodes.replay import Replay
+from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankFit, Setting
 from tailrank.learning.lowrank.planning import ObservedSupport
 from tailrank.learning.lowrank.psi import KINDS
@@ -78,6 +79,8 @@ class LowRankState:
         if self.fit is None:
             return self.block.rewards_said
         rewards = self.fit.rewards
+        if self.fit.known is not None:
+            return f"rewards: known laws on {len(rewards.values)} levels"
         exact = "exact" if rewards.exact else "interpolated"
         return f"rewards: as they are, {len(rewards.values)} laws; budgets in steps of {rewards.spacing:.4g}, {exact}"
 
@@ -93,8 +96,10 @@ class LowRankState:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], replay: Replay) -> LowRankState:
-        """From a checkpoint and the episodes; the plan is still to be made."""
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], replay: Replay, known: KnownRewards | None = None
+    ) -> LowRankState:
+        """From a checkpoint, the episodes and the known laws of rewards; the plan is still to be made."""
         block = ObservedState.from_arrays(arrays, replay)
         mine = {name.removeprefix(PREFIX): x for name, x in arrays.items() if name.startswith(PREFIX)}
         compared, fitted_at, charge = (int(x) for x in mine["counters"])
@@ -104,7 +109,7 @@ class LowRankState:
         support = ObservedSupport(
             tuple(mine[f"states.{i}"] for i in parts), tuple(mine[f"weights.{i}"] for i in parts), mine["first"]
         )
-        return cls(block, block.policy, _fit_from(mine), support, compared, fitted_at)
+        return cls(block, block.policy, replace(_fit_from(mine), known=known), support, compared, fitted_at)
 
 
 def _fit_arrays(fit: LowRankFit) -> dict[str, np.ndarray]:

@@ -103,6 +103,10 @@ class ObservedELA(SimulatorLearner, Observing):
             output.policy, returned, why if output.scores else "the last model's plan without bonus", about
         )
 
+    def neutral(self, state: Any, env: Simulator) -> Any:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).greedy(state, env)
+
     def state_from(self, arrays: dict[str, np.ndarray], replay: Replay) -> Any:
         """The state in a checkpoint with its episodes; its plan is still to be made (see `resumed`)."""
         return ObservedState.from_arrays(arrays, replay)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.learning.protocol import mean_return
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 
@@ -27,8 +28,7 @@ class ObservedInfo:
 
     def row(self) -> dict[str, Any]:
         """The columns of a row."""
-        return {
-            "return": float(self.returns.mean()),
+        return mean_return(self.returns) | {
             "objective": self.objective,
             "bonus": self.bonus_mean,
             "saturated": self.saturated,

@@ -27,15 +27,15 @@ class Coverage:
     """pairs: seen and possible; least, median: visits of seen pairs.
 
     rare, unseen: the share of the plan's steps (in the counted model) on pairs with fewer than ten visits, and with
-    none.
+    none; None where it is not known.
     """
 
     seen_pairs: int
     possible_pairs: int
     least: int
     median: float
-    rare: float
-    unseen: float
+    rare: float | None = None
+    unseen: float | None = None
 
     @property
     def share(self) -> float:

@@ -28,11 +28,13 @@ from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import behaviour_of
 from tailrank.learning.offline.budgets import budgets_for
 from tailrank.learning.offline.candidates import CAUTION, MIDDLE, WHOLE, CautiousPlan, Planner, best_caution
-from tailrank.learning.offline.coverage import action_shares, coverage_of, seen_pairs, usual_actions
+from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.half import HalfTask, half_plan
 from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.learning.offline.limits import return_limits, reward_limits
+from tailrank.learning.offline.modelled import LABEL, learn_modelled, seen_latents
+from tailrank.learning.offline.models import MODELS
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.planning.pessimistic.goals import goal_of
 from tailrank.planning.pessimistic.model import RecordedModel
@@ -66,6 +68,7 @@ def learn_logs(
     states: str | Sequence[Label] = "seen",
     columns: Mapping[str, str] | None = None,
     actions: Sequence[Label] = (),
+    model: str = "auto",
     rank: int = 10,
     budgets: int | None = None,
     caution: float | None = None,
@@ -81,7 +84,8 @@ def learn_logs(
     then an assumption. return_range: what every return lies in, if that is narrower. dynamics: "same" at every step,
     "by-step", or "auto", which looks at held-out likelihood. states: all there are, or "seen" (an assumption: every
     state is in the log), or "unseen" (there may be others, where all is lost). columns: names of columns that are not
-    the usual ones. actions: all there are. rank: the most latent states behind observation vectors. budgets: at the
+    the usual ones. actions: all there are. model: of observation vectors, "block" (latent states, with bounds),
+    "lowrank", "kernel", or by held-out likelihood. rank: the most latent states. budgets: at the
     first step. caution: nats of doubt about every pair that the plan is made with; inf gives the best bound, and by
     default it is chosen by cross-fitting. objective: a `Measure` that is an OCE or an expected utility, in place of
     CVaR_tau. fallback: what is returned where no plan is sure to improve, the "plan" of actions that were taken more
@@ -98,6 +102,7 @@ def learn_logs(
     goal = goal_of(measure)
     checks.one_of(dynamics, "dynamics", DYNAMICS)
     checks.one_of(fallback, "fallback", FALLBACKS)
+    checks.one_of(model, "model", MODELS)
     listed = () if isinstance(states, str) else tuple(states)
     if isinstance(states, str):
         checks.one_of(states, "states", STATES)
@@ -107,12 +112,41 @@ def learn_logs(
         if isinstance(frame, EpisodeLog)
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
-    streams, decoder = Streams(checks.whole(seed, "seed", least=0)), None
-    if log.observation is not None:
-        checks.inside(discount, "discount with observation vectors", "[1, 1]")
-        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
+    streams, decoder, gained = Streams(checks.whole(seed, "seed", least=0)), None, dict[str, float]()
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
+    behaviour, told = behaviour_of(log, measure, delta, ends, discount), watch or _silent
+    if log.observation is not None:
+        checks.inside(discount, "discount with observation vectors", "[1, 1]")
+        if fallback == "behaviour":
+            raise checks.InputError("fallback = behaviour: needs states, with observation vectors there is the plan")
+        raw = log
+        log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
+        found, gained = learn_modelled(raw, decoder, measure, delta, ends, model, streams)
+        told("models of observations", 1.0)
+        if found is not None:
+            status = "improved" if found.lower > behaviour.high else "not improved"
+            return LearnedFromLogs(
+                policy=found.plan.policy,
+                tau=tau,
+                delta=delta,
+                lower=found.lower,
+                upper=ends[1],
+                promise=found.promise,
+                behaviour=behaviour,
+                coverage=Coverage(*seen_latents(log.state, log.action, len(log.states), len(log.actions))),
+                status=status,
+                episodes=log.episodes,
+                transitions=log.transitions,
+                seconds=time.perf_counter() - began,
+                states=log.states,
+                actions=log.actions,
+                measure=measure,
+                bounds=found.bounds,
+                diagnostics=found.diagnostics | {"held_out_gains": gained, "returned": found.plan.model},
+                assumptions=(LABEL.format(found.plan.model), *_assumptions(None, rewards, assumed, True)),
+                notes=log.notes,
+            )
     likelihood = held_out(log, streams.oracle(0))
     by_step = dynamics == "by-step" or (dynamics == "auto" and likelihood["by_step"] > likelihood["same"])
     # Where the records choose between two models, each of which may be right, both pay.
@@ -123,9 +157,8 @@ def learn_logs(
     how = counting.Counting(by_step, states != "unseen")
     order = streams.environment(0).permutation(log.episodes)
     counts = counting.count(log, low, how, order)
-    model, told = counting.every_law(counts, each), watch or _silent
+    balls = counting.every_law(counts, each)
     planner = Planner(goal, _allowed(log), usual_actions(log))
-    behaviour = behaviour_of(log, measure, delta, ends, discount)
     halves = log.halves(streams.planner(0))
     if caution is None:
         crossed = planner.cross_fitted(halves, low, how)
@@ -133,13 +166,13 @@ def learn_logs(
     else:
         crossed, cautions = {}, (caution if caution == WHOLE else checks.positive(caution, "caution"),)
     told("cross-fitting", 1.0)
-    plan = planner.boldest_above(behaviour.high, model, counts, cautions, _part(told, "plans", log.horizon))
+    plan = planner.boldest_above(behaviour.high, balls, counts, cautions, _part(told, "plans", log.horizon))
     upper = goal.upper(
-        model if up is low else counting.every_law(counting.count(log, up, how, order), each),
+        balls if up is low else counting.every_law(counting.count(log, up, how, order), each),
         planner.allowed,
         _part(told, "upper bound", log.horizon),
     )
-    chosen = _Chosen("all episodes", plan, model, counts)
+    chosen = _Chosen("all episodes", plan, balls, counts)
     bounds = {chosen.name: plan.lower}
     among = (MIDDLE, WHOLE) if caution is None else cautions  # the half that judges may not choose
     half = half_plan(halves, HalfTask(planner, rewards, discount, how, each, behaviour.high, among, budgets))
@@ -151,8 +184,8 @@ def learn_logs(
     status = "improved" if chosen.plan.lower > behaviour.high else "not improved"
     if status == "not improved":
         careful = Planner(goal, _often(log, planner.allowed), planner.usual)
-        plan = careful.boldest_above(np.inf, model, counts, cautions[:1])
-        chosen = _Chosen("actions taken more than once", plan, model, counts)
+        plan = careful.boldest_above(np.inf, balls, counts, cautions[:1])
+        chosen = _Chosen("actions taken more than once", plan, balls, counts)
         bounds[chosen.name] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if diagnose else None)
     told("diagnostics", 1.0)
@@ -161,7 +194,7 @@ def learn_logs(
     lower, promise = chosen.plan.lower, chosen.plan.promise
     if status == "not improved" and fallback == "behaviour":
         policy, lower, promise = ClonedPolicy(action_shares(log), log.horizon), behaviour.low, behaviour.cvar
-        chosen, assumptions = _Chosen("behaviour", chosen.plan, model, counts), (*assumptions, CLONED)
+        chosen, assumptions = _Chosen("behaviour", chosen.plan, balls, counts), (*assumptions, CLONED)
     elif decoder is not None and isinstance(policy, BudgetPolicy):
         policy = observation_policy(policy, decoder, len(log.actions))
     worst, best = (measure.of([end]) for end in ends)
@@ -185,6 +218,7 @@ def learn_logs(
         diagnostics=diagnostics
         | {
             "held_out_likelihood": likelihood,
+            "held_out_gains": gained,
             "returned": chosen.name,
             "caution": None if chosen.plan.caution == WHOLE else chosen.plan.caution,
             "cross_fitted": {f"{c:g}": value for c, value in crossed.items()},
@@ -215,14 +249,19 @@ def _often(log: EpisodeLog, allowed: tuple[np.ndarray, ...]) -> tuple[np.ndarray
     return tuple(mask.ravel() & one for one in allowed)
 
 
-def _assumptions(how: counting.Counting, rewards: tuple[float, float], assumed: bool, listed: bool) -> tuple[str, ...]:
-    lines = ["episodes are independent; the next state and the reward depend on state and action alone"]
-    lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
-    if how.closed and not listed:
-        lines.append("every state that can be met is in the log; --states unseen says otherwise")
+def _assumptions(
+    how: counting.Counting | None, rewards: tuple[float, float], assumed: bool, listed: bool
+) -> tuple[str, ...]:
+    lines = ["episodes are independent"]
+    if how is not None:
+        lines[0] += "; the next state and the reward depend on state and action alone"
+        lines[0] += ", differently at every step" if how.by_step else ", in the same way at every step"
+    if how is not None and how.closed and not listed:
+        lines.append("every state that can be met is in the log; states=unseen says otherwise")
     if assumed:
         lines.append(
-            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; --reward-range says otherwise"
+            f"no reward lies outside [{rewards[0]:g}, {rewards[1]:g}], those of the log; "
+            "reward_range=... says otherwise"
         )
     return tuple(lines)
 

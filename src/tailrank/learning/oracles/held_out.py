@@ -8,8 +8,9 @@ which is fair because transitions are independent given their pairs. Each candid
 n the visits of the pair that the candidate has learned from and q the law of the next group over all pairs: one
 imagined visit, so that an outcome which was never seen is not impossible. A finite class needs none.
 
-The simplest candidate wins unless another is better by more than one standard error of the difference. It is simpler
-if its log |F| is smaller. The choice is made anew whenever there are half as many transitions again.
+The simplest candidate wins unless another is better; it is simpler if its log |F| is smaller. A finite class is what
+somebody claims to know, so more than chance must speak against it: four standard errors, in at least 30 held-out
+transitions. The choice is made anew whenever there are half as many transitions again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tailrank.models.counts import Counts, SparseCounts, number_of
 HELD_OUT = 0.2
 GROWTH = 1.5
 """Transitions, over those of the last choice, at which the choice is made anew."""
+LEAST_AGAINST_A_CLASS = 30
 TRUST = 1.0 - 1e-6
 """Of the law that a finite class says: the rest is q, so that no outcome is impossible."""
 
@@ -43,6 +45,11 @@ class Candidate:
     def said(self) -> str:
         """In words."""
         return f"{self.name}, all steps as one" if self.share else self.name
+
+    @property
+    def claimed(self) -> bool:
+        """Whether it is a finite class: what somebody claims to know."""
+        return isinstance(self.oracles[0], FiniteClass)
 
     def size(self, counts: list[Counts]) -> float:
         """log |F|, over all steps."""
@@ -126,16 +133,16 @@ def choose(candidates: tuple[Candidate, ...], counts: list[Counts], rng: np.rand
         except InputError:  # a class that excludes what was seen
             continue
         scores[i] = weight @ predicted / weight.sum()
-        if best < 0 or _beats(predicted - told, weight):
+        if best < 0 or _beats(predicted - told, weight, candidates[best].claimed):
             best, told = i, predicted
     return best, scores
 
 
-def _beats(gain: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether the sum of gains [n], each as often as weight [n] says, is above one standard error."""
-    total = float(weight @ gain)
-    spread = float(weight @ gain**2) - total**2 / float(weight.sum())
-    return total > np.sqrt(max(spread, 0.0))
+def _beats(gain: np.ndarray, weight: np.ndarray, claimed: bool) -> bool:
+    """Whether the sum of gains [n], each as often as weight [n] says, is a gain; `claimed`: one beyond chance."""
+    total, n = float(weight @ gain), float(weight.sum())
+    error = np.sqrt(max(float(weight @ gain**2) - total**2 / n, 0.0))
+    return total > 4.0 * error and n >= LEAST_AGAINST_A_CLASS if claimed else total > 1e-9 * n
 
 
 def _smoothed(oracle: MleOracle, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:

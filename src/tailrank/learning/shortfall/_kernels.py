@@ -32,7 +32,7 @@ def traced_targets(q, actions, shift, end, lengths, trust, off, result):
                     part = inside - low
                     aim[c] = (1.0 - part) * after[low] + part * after[low + 1] + max(place - (C - 1.0), 0.0)
             for c in range(C - 1):
-                result[t, c] = min(max(aim[c + 1] - aim[c], -1.0), 2.0)
+                result[t, c] = min(max(aim[c + 1] - aim[c], 0.0), 1.0)
             for c in range(C):
                 best = 0
                 for a in range(1, A):

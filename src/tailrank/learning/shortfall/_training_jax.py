@@ -30,7 +30,7 @@ class TargetBatch(NamedTuple):
 
 
 class TrainingState(NamedTuple):
-    """Of one member: layers, their slow copy, and Adam's memory."""
+    """Of E networks: layers (W [E, k, k'], b [E, k']), their slow copy, and Adam's memory."""
 
     layers: Any
     slow: Any
@@ -53,14 +53,18 @@ def start_training(layers: Any) -> TrainingState:
 
 @jax.jit
 def advance(state: TrainingState, batches: TargetBatch, rate: Any) -> tuple[TrainingState, Any]:
-    """A gradient step for each batch (arrays [steps, n, ...]), and the mean loss."""
+    """A gradient step for each batch (arrays [steps, E, n, ...]: every network has its own), and the mean loss."""
+
+    def total(layers: Any, batch: TargetBatch) -> Any:
+        # The sum: the gradient of each network is then that of its own loss.
+        return jax.vmap(loss)(layers, batch).sum()
 
     def step(state: TrainingState, batch: TargetBatch) -> tuple[TrainingState, Any]:
-        value, slope = jax.value_and_grad(loss)(state.layers, batch)
+        value, slope = jax.value_and_grad(total)(state.layers, batch)
         updates, memory = RULE.update(slope, state.memory, state.layers)
         layers = jax.tree.map(lambda w, u: w - rate * u, state.layers, updates)
         slow = jax.tree.map(lambda s, w: s + FOLLOW * (w - s), state.slow, layers)
         return TrainingState(layers, slow, memory), value
 
     state, losses = jax.lax.scan(step, state, batches)
-    return state, losses.mean()
+    return state, losses.mean() / batches.action.shape[1]

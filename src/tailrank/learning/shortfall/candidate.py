@@ -7,7 +7,6 @@ are chosen anew and the networks start afresh, with as many gradient steps as al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -39,9 +38,9 @@ MOST_NUMBERS = 6_000_000
 
 @dataclass(frozen=True)
 class FittedShortfall:
-    """Networks (states of training, one a member), what they see and how far they were trained."""
+    """Networks (a `TrainingState` of E members), what they see and how far they were trained."""
 
-    states: tuple[Any, ...]
+    state: Any
     centre: np.ndarray
     spread: np.ndarray
     scale: BudgetScale
@@ -56,37 +55,36 @@ class FittedShortfall:
 
     def policy(self, members: tuple[int, ...]) -> tuple[ShortfallPolicy, float]:
         """The mean of these members as a policy with its best budget, and its promise."""
-        bare = ShortfallPolicy(
-            stacked([self.states[e] for e in members]), self.centre, self.spread, self.scale, 0.0, self.horizon
-        )
+        layers = tuple((w[list(members)], b[list(members)]) for w, b in slow_layers(self.state))
+        bare = ShortfallPolicy(layers, self.centre, self.spread, self.scale, 0.0, self.horizon)
         curve = bare.values(self.first, self.horizon).min(axis=1).mean(axis=0) * self.scale.unit
         budgets = self.scale.budget(np.arange(self.scale.count), self.horizon)
         best = best_budget(budgets, curve, self.tau)
         budget = float(budgets[best])
-        return ShortfallPolicy(bare.layers, self.centre, self.spread, self.scale, budget, self.horizon), budget - float(
-            curve[best]
-        ) / self.tau
+        return replace(bare, budget=budget), budget - float(curve[best]) / self.tau
+
+    @property
+    def members(self) -> int:
+        """E."""
+        return int(self.state.slow[0][1].shape[0])
 
     def restandardised(self, played: PlayedEpisodes) -> FittedShortfall:
         """The same networks with inputs standardised by all that was played: the first layer makes up for it."""
         centre, spread = standardised(played)
-        states = []
-        for state in self.states:
-            layers, slow = (self._moved(x, centre, spread) for x in (state.layers, state.slow))
-            states.append(state._replace(layers=layers, slow=slow))
-        return replace(self, states=tuple(states), centre=centre, spread=spread)
+        layers, slow = (self._moved(x, centre, spread) for x in (self.state.layers, self.state.slow))
+        return replace(self, state=self.state._replace(layers=layers, slow=slow), centre=centre, spread=spread)
 
     def _moved(self, layers: Any, centre: np.ndarray, spread: np.ndarray) -> Any:
         """The layers that do the same with inputs of another centre and spread."""
         (w, b), *rest = layers
         w, b, m = np.array(w, dtype=np.float64), np.array(b, dtype=np.float64), centre.size
-        b += ((centre - self.centre) / self.spread) @ w[:m]
-        w[:m] *= (spread / self.spread)[:, None]
+        b += ((centre - self.centre) / self.spread) @ w[:, :m]
+        w[:, :m] *= (spread / self.spread)[:, None]
         return ((w.astype(np.float32), b.astype(np.float32)), *rest)
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """The members in turn."""
-        members = tuple(self.policy((e,))[0] for e in range(len(self.states)))
+        members = tuple(self.policy((e,))[0] for e in range(self.members))
         return ExploringPolicy(members, self.n_actions, self.returns, self.epsilon, rng)
 
     def outputs(self) -> list[CandidateOutput]:
@@ -95,18 +93,18 @@ class FittedShortfall:
 
     @cached_property
     def _output(self) -> CandidateOutput:
-        return CandidateOutput("shortfall network", *self.policy(tuple(range(len(self.states)))))
+        return CandidateOutput("shortfall network", *self.policy(tuple(range(self.members))))
 
     def about(self) -> str:
         """How far it was trained."""
-        return f"network of {len(self.states)}, {self.updates} steps, loss {self.loss:.3g}"
+        return f"network of {self.members}, {self.updates} steps, loss {self.loss:.3g}"
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Networks, slow copies and Adam's memories, leaf by leaf."""
         import jax
 
         scale = self.scale
-        arrays = {f"leaf.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.states))}
+        arrays = {f"leaf.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.state))}
         arrays["numbers"] = np.array([scale.unit, scale.low, scale.count, scale.origin, self.updates, self.loss])
         return arrays | {"centre": self.centre, "spread": self.spread}
 
@@ -156,18 +154,16 @@ class ShortfallCandidate(Checked):
         rounds = max(-(-wanted // CHUNK), 1)
         data = TeachingSteps.of(played, before.scale, before.centre, before.spread)
         most = max(MOST_NUMBERS // (n_actions * before.scale.count), 1)
-        states, losses = list(before.states), np.zeros(rounds)
+        state, loss = before.state, np.nan
         for i in range(rounds):
             tell(i, rounds, "parts of a training")
             part = data.drawn(most, rng)
-            q = mean_shortfalls(stacked(states), part.x, n_actions, before.scale.count)
+            q = mean_shortfalls(slow_layers(state), part.x, n_actions, before.scale.count)
             aim = part.targets(q, self.trust)
             rate = self.rate * (1.0 - (1.0 - LAST) * i / rounds)
-            for e, state in enumerate(states):
-                rows = rng.integers(0, part.actions.size, size=(CHUNK, self.batch))
-                states[e], value = self._advance(state, part, aim, rows, rate)
-                losses[i] += float(value) / len(states)
-        return self._update(before, tuple(states), before.updates + rounds * CHUNK, float(losses[-1]), played)
+            rows = rng.integers(0, part.actions.size, size=(CHUNK, before.members, self.batch))
+            state, loss = self._advance(state, part, aim, rows, rate)
+        return self._update(before, state, before.updates + rounds * CHUNK, float(loss), played)
 
     def _advance(
         self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
@@ -183,33 +179,31 @@ class ShortfallCandidate(Checked):
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
         empty = self._empty((centre, spread), scale, played, tau, n_actions)
-        return self._update(
-            empty, tuple(self._member(empty, slope, rng) for _ in range(self.members)), 0, np.nan, played
-        )
+        return self._update(empty, self._begun(empty, slope, rng), 0, np.nan, played)
 
     def _empty(
         self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, played: PlayedEpisodes, tau: float, A: int
     ) -> FittedShortfall:
         """Without networks and updates; around: centre and spread of the features."""
         first, returns, H = played.first, played.returns(), played.horizon
-        return FittedShortfall((), *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
+        return FittedShortfall(None, *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
 
-    def _member(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
+    def _begun(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
         from tailrank.learning.shortfall._training_jax import start_training
 
         sizes = [about.centre.size + 2, *self.hidden, about.n_actions * slope.size]
         layers = []
         for i, (k, j) in enumerate(pairwise(sizes)):
             last = i + 2 == len(sizes)
-            w = rng.normal(size=(k, j)) * np.sqrt((0.01 if last else 2.0) / k)
+            w = rng.normal(size=(self.members, k, j)) * np.sqrt((0.01 if last else 2.0) / k)
             b = np.tile(np.log(slope / (1 - slope)), about.n_actions) if last else np.zeros(j)
-            layers.append((w.astype(np.float32), b.astype(np.float32)))
+            layers.append((w.astype(np.float32), np.tile(b, (self.members, 1)).astype(np.float32)))
         return start_training(tuple(layers))
 
     def _update(
-        self, before: FittedShortfall, states: tuple[Any, ...], updates: int, loss: float, played: PlayedEpisodes
+        self, before: FittedShortfall, state: Any, updates: int, loss: float, played: PlayedEpisodes
     ) -> FittedShortfall:
-        return replace(before, states=states, updates=updates, loss=loss, first=played.first, returns=played.returns())
+        return replace(before, state=state, updates=updates, loss=loss, first=played.first, returns=played.returns())
 
     def restored(
         self,
@@ -226,8 +220,7 @@ class ShortfallCandidate(Checked):
         unit, low, count, origin, updates, loss = (float(x) for x in arrays["numbers"])
         scale = BudgetScale(unit, low, int(count), origin)
         like = self._empty((arrays["centre"], arrays["spread"]), scale, played, tau, n_actions)
-        shape = tuple(self._member(like, np.full(scale.count - 1, 0.5), rng) for _ in range(self.members))
-        leaves, tree = jax.tree.flatten(shape)
+        leaves, tree = jax.tree.flatten(self._begun(like, np.full(scale.count - 1, 0.5), rng))
         found = [jnp.asarray(arrays[f"leaf.{i}"]) for i in range(len(leaves))]
         return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
 
@@ -239,8 +232,6 @@ def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
     return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
 
 
-def stacked(states: Sequence[Any]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """The slow layers of these members, W [E, k, k'] and b [E, k']."""
-    depth = range(len(states[0].slow))
-    parts = [[np.stack([np.asarray(s.slow[i][j]) for s in states]) for j in (0, 1)] for i in depth]
-    return tuple((w, b) for w, b in parts)
+def slow_layers(state: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The slow layers of all members, W [E, k, k'] and b [E, k']."""
+    return tuple((np.asarray(w), np.asarray(b)) for w, b in state.slow)

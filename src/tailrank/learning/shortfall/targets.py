@@ -8,7 +8,8 @@ So what was paid in the end corrects what the network says of all the steps befo
 handed on from a step to the one before would need 100 passes to tell the first of 100 steps about a fall. Where a_t is
 not what the network would do with budget c, trust is multiplied by `ELSEWHERE`: half way between a cut (Watkins) and no
 difference (Harutyunyan et al. 2016, Q(lambda) with off-policy corrections). One transition teaches all budgets.
-The slope of a single target may lie outside [0, 1]: cut there, corrections would no longer be right on average.
+Slopes of targets are cut to [0, 1], those of a shortfall. Where many actions were not the network's own, this errs to
+the side of caution: noise below 0 is cut where returns are low, so that bad ones look more likely there.
 """
 
 from __future__ import annotations

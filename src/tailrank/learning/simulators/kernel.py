@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,6 +63,10 @@ class FittedKernel:
         curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
         plans = (self.plan()[0], curious)
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
+
+    def neutral(self) -> KernelPolicy:
+        """The plan of the same model for the mean."""
+        return replace(self, tau=1.0).plan()[0]
 
     def outputs(self) -> list[CandidateOutput]:
         """Plans without bonus, with more or less caution."""

@@ -176,6 +176,11 @@ class CandidatesLearner(SimulatorLearner):
             return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
         return all_outputs(state)[self._best(state)].policy
 
+    def neutral(self, state: CandidatesState, env: Simulator) -> Policy | None:
+        """The plan for the mean of the first candidate that has one."""
+        plans = [fitted.neutral for fitted in state.fitted if hasattr(fitted, "neutral")]
+        return plans[0]() if plans else None
+
     def promise(self, state: CandidatesState, env: Simulator) -> float:
         """The CVaR that the output which is ahead promises of itself."""
         return all_outputs(state)[self._best(state)].promise

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.learning.protocol import mean_return
 from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.risk.law import cvar
@@ -33,7 +34,8 @@ class CandidatesInfo:
 
     def row(self) -> dict[str, Any]:
         """The columns of a row."""
-        return {"return": self.mean, "objective": self.promise, "played": self.cvar, "model": self.about}
+        played = {"objective": self.promise, "played": self.cvar, "model": self.about}
+        return mean_return(self.returns) | played
 
 
 @dataclass(frozen=True)

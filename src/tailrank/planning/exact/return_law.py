@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.parallel import over_states
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
@@ -175,21 +176,9 @@ def _lattice(
         if size > LATTICE_LIMIT:
             return None
         after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
-        _kernels.push_forward(
-            mdp.n_actions,
-            ptr,
-            next_state,
-            prob,
-            units,
-            error,
-            *_step_tables(policy, h),
-            low,
-            spread,
-            *law,
-            low_next,
-            spread_next,
-            *after,
-        )
+        rows, tables = (mdp.n_actions, ptr, next_state, prob, units, error), _step_tables(policy, h)
+        arguments = (*rows, *tables, low, spread, *law, low_next, spread_next, *after)
+        over_states(_kernels.push_forward, arguments, np.diff(spread_next), finely=False)
         low, high, spread, law = low_next, high_next, spread_next, after
     if law[0].sum() < 1.0 - 1e-9:
         raise checks.InputError(

@@ -173,7 +173,7 @@ def _note(best: Optimum, limits: Limits, span: float, what: str) -> str:
     excess = (best.upper - best.lower) / max(limits.allowed(best.lower, best.upper, span), 1e-300)
     return (
         f"the bracket is {excess:.3g} times as wide as the tolerance: the {what} limit was reached; "
-        f"raise --{'memory' if what == 'memory' else 'seconds'} or --tolerance"
+        f"raise {'memory' if what == 'memory' else 'seconds'}=... or tolerance=..."
     )
 
 

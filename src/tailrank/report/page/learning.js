@@ -29,18 +29,16 @@ function lines(learning, name) {
     runs: group.runs
       .filter((run) => run[name])
       .map((run) => ({ seed: run.seed, x: unpack(run.episodes || run.k), y: unpack(run[name]) })),
-    bounds:
-      name !== "cvar"
-        ? []
-        : group.runs
-            .filter((run) => run.cvar_low && run.cvar_high)
-            .map((run) => ({
-              x: unpack(run.episodes || run.k),
-              low: unpack(run.cvar_low),
-              high: unpack(run.cvar_high),
-            })),
+    bounds: group.mean && name !== "cvar" ? [] : bounds(group, name),
     mean: group.mean && group.mean[name] && group.mean.episodes ? spread(group.mean, name) : null,
   }));
+}
+
+/** The intervals that single runs have of a series. */
+function bounds(group, name) {
+  const [low, high] = [`${name}_low`, `${name}_high`];
+  const found = group.runs.filter((run) => run[low] && run[high]);
+  return found.map((run) => ({ x: unpack(run.episodes || run.k), low: unpack(run[low]), high: unpack(run[high]) }));
 }
 
 function spread(mean, name) {
@@ -81,7 +79,7 @@ export function drawSeries(picture, width, learning, series) {
     if (series.name === "cvar" && set.group.star !== null) values.push(set.group.star);
   }
   const finite = values.filter(Number.isFinite);
-  if (series.name !== "log_likelihood") finite.push(0);
+  if (!["log_likelihood", "return"].includes(series.name)) finite.push(0);
   const [low, high] = padded(Math.min(...finite), Math.max(...finite), 0.06);
   const left = yRoom([low, high]);
   const x = linear(0, last, left, width - 14);
@@ -144,6 +142,7 @@ export function explanation(learning) {
   if (most >= 3) {
     parts.push(`Thick lines are means over seeds, bands their ${percent(confidence)} bootstrap intervals.`);
   } else if (most === 2) parts.push("The thick line is the mean of two seeds, too few for an interval.");
+  if (any("return_low")) parts.push("Bands of the return are 95% intervals of the mean of an iteration (Student's t).");
   if (any("cvar_low")) parts.push("Bands of CVaR also hold the bounds of each evaluation.");
   if (most === 1 && any("regret")) parts.push("One seed, exact evaluation: there is no interval to show.");
   if (groups.some((group) => group.iterations.some((n) => n > group.common))) {

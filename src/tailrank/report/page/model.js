@@ -15,6 +15,7 @@ export class Model {
       law: raw.law ? new Law(raw.law) : null,
       problem: raw.problem === null ? null : this.problems[raw.problem],
       absent: raw.absent,
+      beside: (raw.beside || []).map((other) => ({ name: other.name, law: new Law(other.law) })),
     }));
   }
 
@@ -58,6 +59,7 @@ class View {
     this.tau = model.levels[level];
     this.law = policy.law;
     this.problem = policy.problem;
+    this.beside = policy.beside;
     this.neutral = policy.problem ? policy.problem.neutral : null;
     this.best = policy.problem ? policy.problem.bestAt(this.tau) : null;
     this.bestPolicy = policy.problem ? policy.problem.best.find((entry) => entry.at.includes(level)) || null : null;
@@ -66,7 +68,7 @@ class View {
   /** All laws that may be drawn together, whatever the slider says. */
   get laws() {
     const others = this.problem ? this.problem.best.map((entry) => entry.law) : [];
-    return [this.law, this.neutral, ...others].filter(Boolean);
+    return [this.law, this.neutral, ...this.beside.map((other) => other.law), ...others].filter(Boolean);
   }
 
   /** Decimals that suit the spread of the returns. */

@@ -8,6 +8,8 @@ import { linear, padded } from "./scales.js";
 
 const PANEL = 100;
 const HEAD = 68;
+/** Pixels below which a tail is too thin to be seen. */
+const THIN = 6;
 
 /** Which laws are drawn: the best one only where it is another than this policy's. */
 export function panels(view) {
@@ -17,6 +19,7 @@ export function panels(view) {
   if (best && !same(best.law, view.law, view.tau))
     found.push({ name: `Best policy for ${tailWords(view.tau)}`, kind: "best", law: best.law });
   if (view.neutral) found.push({ name: "Risk-neutral policy", kind: "neutral", law: view.neutral });
+  for (const other of view.beside) found.push({ name: other.name, kind: "neutral", law: other.law });
   return found;
 }
 
@@ -41,8 +44,11 @@ export function drawReturns(picture, width, view) {
   const x = linear(from, to, left, width - 10);
   let top = 0;
   const told = [];
-  for (const panel of shown) {
-    top = drawPanel(picture, panel, view, grid, x, top, [low, high]);
+  // What is compared has one scale.
+  const masses = shown.map((panel) => heights(panel.law, view.tau, grid, [low, high]));
+  const most = Math.max(...masses.flatMap((mass) => [...mass.worst].map((w, i) => w + mass.rest[i])));
+  for (const [i, panel] of shown.entries()) {
+    top = drawPanel(picture, panel, view, grid, x, top, masses[i], most);
     const [cvar, mean] = [panel.law.cvar(view.tau), panel.law.mean].map((v) => fixed(v, view.decimals));
     told.push(`${panel.name}: CVaR ${cvar}, mean ${mean}`);
   }
@@ -50,12 +56,10 @@ export function drawReturns(picture, width, view) {
   return { height: top + 42, label: `Distribution of returns. ${told.join(". ")}.` };
 }
 
-function drawPanel(picture, panel, view, grid, x, top, range) {
+function drawPanel(picture, panel, view, grid, x, top, mass, most) {
   const { law, kind, name } = panel;
   const { tau, decimals } = view;
   const [left, right] = x.range;
-  const mass = heights(law, tau, grid, range);
-  const most = Math.max(...mass.worst.map((w, i) => w + mass.rest[i]));
   const base = top + HEAD + PANEL;
   const y = linear(0, most * 1.04, base, top + HEAD);
   yAxis(picture, y, left, { to: right, format: percent, count: 3 });
@@ -93,6 +97,7 @@ function drawPanel(picture, panel, view, grid, x, top, range) {
     };
   });
   labels(picture, items, { from: left, to: right, y: top + 40 });
+  inset(picture, { tau, grid, mass, y, x, top: top + HEAD, base, lines: items.map((item) => item.x) });
   const beyond = [
     ["\u2190", mass.outside[0]],
     ["\u2192", mass.outside[1]],
@@ -100,6 +105,44 @@ function drawPanel(picture, panel, view, grid, x, top, range) {
   const words = beyond.map(([arrow, share]) => `${percent(share)} further ${arrow}`).join(", ");
   if (words) picture.append(svg("text", { class: "aside", x: right, y: top + 22, "text-anchor": "end" }, words));
   return base;
+}
+
+/** A tail too thin to be seen is drawn once more, larger, where the panel is empty. */
+function inset(picture, { tau, grid, mass, y, x, top, base, lines }) {
+  const worst = [...mass.worst];
+  const thickest = Math.max(...worst);
+  if (tau === 1 || !(thickest > 0) || base - y(thickest) >= THIN) return;
+  const places = worst.map((w, i) => i).filter((i) => worst[i] > 0);
+  const [first, last] = [places[0], places.at(-1)];
+  const [left, right] = x.range;
+  const wide = Math.min(260, (right - left) / 3);
+  const empty = (from, to) =>
+    lines.every((at) => at < from || at > to) &&
+    grid.centre.every((c, i) => x(c) < from || x(c) > to || base - y(mass.worst[i] + mass.rest[i]) < 30);
+  const steps = Array.from({ length: 9 }, (_, i) => left + 12 + ((right - wide - left - 16) * i) / 8);
+  const from = steps.find((at) => empty(at - 6, at + wide + 6));
+  if (from === undefined) return;
+  const half = grid.width / 2;
+  const across = linear(grid.centre[first] - half, grid.centre[last] + half, from + 4, from + wide - 4);
+  const up = linear(0, thickest * 1.05, top + 68, top + 22);
+  const box = svg("g", { class: "inset" });
+  box.append(svg("rect", { class: "frame", x: from, y: top + 2, width: wide, height: 84 }));
+  const times = short((up.range[0] - up.range[1]) / (base - y(thickest)), 2);
+  const words = `the worst ${percent(tau)}, ${times} times as high`;
+  box.append(svg("text", { class: "aside", x: from + 6, y: top + 15 }, words));
+  const each = Math.max(1.5, Math.min(18, (across(grid.width) - across(0)) * 0.8));
+  for (const i of places) {
+    const at = across(grid.centre[i]) - each / 2;
+    const title = svg("title", {}, `${short(grid.centre[i])}: ${percent(worst[i])}`);
+    const high = up(0) - up(worst[i]);
+    box.append(svg("rect", { class: "tail", x: at, width: each, y: up(worst[i]), height: high }, title));
+  }
+  for (const [i, anchor, at] of [
+    [first, "start", from + 4],
+    [last, "end", from + wide - 4],
+  ])
+    box.append(svg("text", { class: "aside", x: at, y: top + 81, "text-anchor": anchor }, short(grid.centre[i], 4)));
+  picture.append(box);
 }
 
 /** The same as a table. */

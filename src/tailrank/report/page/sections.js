@@ -10,6 +10,7 @@ import { drawReturns, returnsTable } from "./returns.js";
 import { drawEfficient, efficientTable, sentence } from "./efficient.js";
 import { drawFrontier, frontierTable } from "./frontier.js";
 import { drawObjective, objectiveTable } from "./objective.js";
+import { mountPlayed, mountWatched } from "./watched.js";
 
 /** A section's body, emptied. */
 function body(id) {
@@ -139,6 +140,7 @@ export function buildActions(page) {
   const policy = page.policy();
   const { store } = page;
   const { table, episodes } = policy.raw;
+  if (!table && policy.raw.watched) return mountWatched(page, place, policy);
   if (!table) return place.append(missing(policy.absent.table));
   const range = html("input", {
     type: "range",
@@ -186,6 +188,7 @@ function whereabouts(page) {
 export function buildEpisodes(page) {
   const place = body("episodes");
   const policy = page.policy();
+  if (!policy.raw.episodes && policy.raw.played) return mountPlayed(page, place, policy);
   if (!policy.raw.episodes) return place.append(missing(policy.absent.episodes));
   const show = mountPlayer(place, page);
   page.parts.push({ of: ["t", "choice", "policy", "level"], draw: show });

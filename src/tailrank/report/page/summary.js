@@ -35,6 +35,17 @@ function lead(view) {
   const given = law.interval && law.interval.tau === tau ? law.interval : null;
   if (given) parts.push(` (with 95% confidence ${fixed(given.low, decimals)} to ${fixed(given.high, decimals)})`);
   else if (law.episodes) parts.push(` (give or take ${fixed(law.error(tau), decimals)})`);
+  if (!neutral && view.beside.length) {
+    const told = view.beside.flatMap((other, i) => {
+      const value = other.law.cvar(tau);
+      const name = other.name[0].toLowerCase() + other.name.slice(1);
+      const verb = name.endsWith("s") ? "earn" : "earns";
+      const before = i ? ", " : "; ";
+      const words = `${before}${name.startsWith("plan") ? `the ${name}` : name} ${verb} `;
+      return [words, numeral(fixed(value, decimals), value, `lead-beside${i}`)];
+    });
+    return [...parts, ...told, "."];
+  }
   if (!neutral) return [...parts, "."];
   return [
     ...parts,
@@ -63,7 +74,10 @@ function second(view) {
       ".",
     );
   }
-  if (law && law.method === "sample") parts.push(` All numbers are estimates from ${law.episodes} episodes.`);
+  if (law && law.method === "sample") {
+    const others = view.beside.length ? ` (of the others ${view.beside[0].law.episodes})` : "";
+    parts.push(` All numbers are estimates from ${law.episodes} episodes${others}.`);
+  }
   return parts;
 }
 
@@ -77,23 +91,32 @@ function numbers(view) {
     return html("td", {}, numeral(fixed(value, decimals), value, name));
   };
   const row = (words, mine, others) =>
-    html("tr", {}, html("th", { scope: "row" }, words), mine, ...(problem ? others : []));
+    html("tr", {}, html("th", { scope: "row" }, words), mine, ...others);
+  const also = (name, of) => view.beside.map((other, i) => cell(`beside${i}-${name}`, of(other.law)));
+  const known = (cells) => (problem ? cells : []);
   const rows = [
     row(tau === 1 ? "CVaR: mean of all episodes" : `CVaR: mean of ${worst}`, mineCvar(view, cell), [
-      cell("best-cvar", best && best.value),
-      cell("neutral-cvar", neutral && neutral.cvar(tau)),
+      ...known([cell("best-cvar", best && best.value), cell("neutral-cvar", neutral && neutral.cvar(tau))]),
+      ...also("cvar", (other) => other.cvar(tau)),
     ]),
     row(tau === 1 ? "VaR: the best of them" : `VaR: the best of ${worst}`, cell("mine-var", law && law.quantile(tau)), [
-      cell("best-var", bestPolicy && bestPolicy.law.quantile(tau)),
-      cell("neutral-var", neutral && neutral.quantile(tau)),
+      ...known([
+        cell("best-var", bestPolicy && bestPolicy.law.quantile(tau)),
+        cell("neutral-var", neutral && neutral.quantile(tau)),
+      ]),
+      ...also("var", (other) => other.quantile(tau)),
     ]),
     row("Mean of all episodes", cell("mine-mean", law && law.mean), [
-      cell("best-mean", bestPolicy && bestPolicy.mean),
-      cell("neutral-mean-cell", problem && problem.neutralMean),
+      ...known([
+        cell("best-mean", bestPolicy && bestPolicy.mean),
+        cell("neutral-mean-cell", problem && problem.neutralMean),
+      ]),
+      ...also("mean", (other) => other.mean),
     ]),
   ];
   const bestName = problem && !problem.exact ? "Best at this level, at most" : "Best at this level";
-  const names = ["This policy", ...(problem ? [bestName, "Risk-neutral"] : [])];
+  const others = view.beside.map((other) => other.name);
+  const names = ["This policy", ...(problem ? [bestName, "Risk-neutral"] : []), ...others];
   const head = html("tr", {}, html("td", {}), ...names.map((name) => html("th", { scope: "col" }, name)));
   const caption = html("caption", { class: "quiet" }, `Numbers for ${tailWords(tau)}`);
   return html("table", { class: "numbers" }, caption, html("thead", {}, head), html("tbody", {}, ...rows));

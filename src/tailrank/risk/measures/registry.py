@@ -33,7 +33,7 @@ def measure_class(name: str, trusted: tuple[str, ...] = ()) -> type[Measure]:
     if ":" in name:
         module, _, cls = name.partition(":")
         if module.split(".")[0] not in {t.split(".")[0] for t in trusted}:
-            raise InputError(f"objective = {name}: --import {module.split('.')[0]} must allow its package")
+            raise InputError(f"objective = {name}: imports={module.split('.')[0]} must allow its package")
         found = getattr(import_module(module), cls, None)
         if not (isinstance(found, type) and issubclass(found, Measure)):
             raise InputError(f"objective = {name}: must be a Measure (see docs/howto/extend.md)")

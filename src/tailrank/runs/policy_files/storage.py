@@ -21,12 +21,13 @@ from tailrank import checks
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
+from tailrank.learning.lowrank.class_planning import ClassPolicy
 from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
-from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.predictor import Predictor
@@ -57,6 +58,8 @@ KINDS = {
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
     "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
     "lowrank-lsvi": PolicyKind(OptimisticPolicy, lowrank.optimistic_parts, lowrank.optimistic_policy),
+    "class": PolicyKind(ClassPolicy, lowrank.class_parts, lowrank.class_plan),
+    "cautious": PolicyKind(CautiousPolicy, lowrank.cautious_parts, lowrank.cautious_policy),
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
