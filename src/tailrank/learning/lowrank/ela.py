@@ -209,7 +209,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""
-        replay.roll_ins = None if self.collect == "plan" else RollIns(self.pilot, counted=self.collect == "rollins")
+        replay.roll_ins = (
+            None
+            if self.collect == "plan"
+            else RollIns(min(self.pilot, self.longest_pilot), counted=self.collect == "rollins")
+        )
         return replay
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:

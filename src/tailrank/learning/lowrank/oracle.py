@@ -192,8 +192,8 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
-        if self.phi == "auto":
-            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
+        for kind in MAKERS if self.phi == "auto" else ():  # one by one: two that lose do not end the search
+            yield partial(_with_phi, kind)
         yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
@@ -290,6 +290,10 @@ class LowRankOracle:
             if after is not psi:
                 psi, outcomes = after, data.outcomes(setting, after)
         return best, *kept
+
+
+def _with_phi(kind: str, setting: Setting) -> list[Setting]:
+    return [replace(setting, phi=kind)] if kind != setting.phi else []
 
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:
