@@ -38,7 +38,8 @@ def page(rows: list[dict], groups: dict[str, list[dict]]) -> None:
     for name, (title, target) in TITLES.items():
         found = [r for r in rows if r["group"] == name]
         make = _marks if "marks" in groups[name][0] else _solved
-        lines += ["", f"## {title}", "", *make(found, groups[name], target, rng)]
+        body = make(found, groups[name], target, rng) if found else [f"Not run yet. {target}"]
+        lines += ["", f"## {title}", "", *body]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
