@@ -24,7 +24,6 @@ from tailrank.checks import InputError, did_you_mean
 from tailrank.learning.lowrank.class_planning import ClassPolicy
 from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
-from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
@@ -34,7 +33,7 @@ from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
 SCHEMA = 1
