@@ -4,8 +4,8 @@
 
 Counts as the model, one whole episode of the last plan at a time, the risky shortcut; regret is summed over episodes:
 CVaR* less the exact CVaR of the plan that was played. Floor -1 stands for ELA's own bonus, 0 for the Bernstein-type
-bonus as it was, f > 0 for one that pays at least f R sqrt(x) (`learning/ela/bernstein.py`). Finished runs are kept in
-studies/results/bernstein_floor.json, so the command goes on where it was stopped; --table prints them.
+bonus as it was, f > 0 for one whose part by visits has a scale of its own (`learning/ela/bernstein.py`). Finished runs
+are kept in studies/results/bernstein_floor.json, so the command goes on where it was stopped; --table prints them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLOSE = 0.02
 def regret(horizon: int, tau: float, scale: float, floor: float, episodes: int, seed: int) -> tuple[float, bool]:
     """The sum over episodes of what the plans that were played fell short of, and whether the last one is good."""
     env = make_episodic("risky-shortcut", horizon=horizon)
-    common = {"tau": tau, "model": "counts", "collect": "plan", "growth": 0.02, "alpha_scale": scale}
+    common = {"tau": tau, "model": "counts", "collect": "plan", "growth": 0.1, "alpha_scale": scale}
     more = {} if floor < 0 else {"floor": floor}
     learner = make_learner("ela" if floor < 0 else "ela-bernstein", **common, **more)
     judge = ExactJudge.of(learner, env)
