@@ -114,11 +114,16 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/lowrank.py
+	@$(BIN)/python studies/lowrank_kinds.py
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/simulators_kernel.py
 	@$(BIN)/python studies/simulators_kernel.py --table
 	@$(BIN)/python studies/logs.py
 	@$(BIN)/python studies/false_alarms.py
+	@$(BIN)/python studies/misspecified.py
+	@$(BIN)/python studies/misspecified.py --table
+	@$(BIN)/python studies/regret_slopes.py
+	@$(BIN)/python studies/regret_slopes.py --table
 	@$(BIN)/python studies/crash.py
 	@$(BIN)/python studies/fuzz_files.py 300
 

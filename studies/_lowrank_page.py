@@ -26,6 +26,7 @@ TITLES = {
         "The block lock",
         "Target, that of the block model alone: 50 / 282 / 429 / 1,014 / 2,042 episodes.",
     ),
+    "alone": ("The block lock with the block model alone", "The same seeds: what the choice of a model costs."),
     "dimension": ("The block lock in few and many dimensions", "Target: at 512 at most 1.5 times the episodes at 16."),
 }
 

@@ -1,4 +1,4 @@
-"""How often a model that is right is called misspecified, and one that is wrong: small rich locks, which have rank 3.
+"""How often a model that is right does not keep its promise, and one that is wrong: small rich locks, of rank 3.
 
     python studies/false_alarms.py [LOCKS]
 
@@ -47,9 +47,9 @@ def run(seed: int, tau: float, rank: int) -> list[str]:
 def setting(tau: float, rank: int, locks: int) -> dict[str, Any]:
     """Counts over all locks."""
     said = {seed: run(seed, tau, rank) for seed in range(FIRST, FIRST + locks)}
-    starts = ("misspecified", "too little data")
+    starts = ("overpromised", "too little data")
     counts = {word: sum(any(line.startswith(word) for line in lines) for lines in said.values()) for word in starts}
-    low, high = stats.binomtest(counts["misspecified"], locks).proportion_ci(0.95, method="exact")
+    low, high = stats.binomtest(counts["overpromised"], locks).proportion_ci(0.95, method="exact")
     alarms = {seed: lines for seed, lines in said.items() if lines}
     return {"tau": tau, "rank": rank, "locks": locks, "low": low, "high": high, "said": alarms} | counts
 
@@ -61,12 +61,12 @@ def main() -> None:
     found += [setting(tau, rank, locks // 4) for tau in (1.0, 0.25) for rank in WRONG]
     PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     lines = [
-        "| tau | rank of the model | locks | *misspecified* | 95% interval | *too little data* |",
+        "| tau | rank of the model | locks | *overpromised* | 95% interval | *too little data* |",
         "| --- " + "| ---: " * 5 + "|",
     ]
     for row in found:
         rank = f"{row['rank']} ({'right' if row['rank'] == RIGHT else 'too small'})"
-        share = f"{row['misspecified']} ({row['misspecified'] / row['locks']:.1%})"
+        share = f"{row['overpromised']} ({row['overpromised'] / row['locks']:.1%})"
         ends = f"{row['low']:.1%} to {row['high']:.1%}"
         lines.append(f"| {row['tau']:g} | {rank} | {row['locks']} | {share} | {ends} | {row['too little data']} |")
         print(lines[-1])

@@ -28,8 +28,8 @@ from tailrank.learning.offline.budgets import budgets_for
 from tailrank.learning.offline.coverage import usual_actions
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.learning.offline.limits import reward_limits
+from tailrank.models.averaged import averaged
 from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, policy_of, shortfall_of
-from tailrank.policies.cloned import averaged
 from tailrank.policies.relabel import places, relabelled
 from tailrank.policies.tables import BudgetPolicy, Policy
 

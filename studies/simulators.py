@@ -166,7 +166,7 @@ def page(content: dict[str, Any]) -> str:
     ]
     lines += ["", "What the program says of its models:", ""]
     lines += [
-        f"- {row['task']}: misspecified by rank in {row['far']} of {row['runs']} runs (transitions need at least "
+        f"- {row['task']}: of high rank in {row['far']} of {row['runs']} runs (transitions need at least "
         f"{row['needed']}, median; {row['rank']} was asked for), by its promise in {row['promise']}."
         for row in content["table"]
     ]

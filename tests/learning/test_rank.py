@@ -112,11 +112,13 @@ def test_the_program_says_so():
     assert 7 <= needed <= 11
     promise = learner.promise(state, walk)
     found = doubts(learner, state, walk, (promise, promise), np.random.default_rng(0))
-    assert found == [
+    assert found[0].startswith("misspecified: ")
+    assert "of what the model leaves open of the next observation can be told" in found[0]
+    assert found[1:] == [
         f"misspecified: the transitions that were seen have a numerical rank of at least {needed}, the model's is 3"
     ]
     far = doubts(learner, state, walk, (promise - 9, promise - 8), np.random.default_rng(0))
-    assert far[0].startswith("misspecified: the model promises a CVaR of 4 (give or take 0), fresh episodes give -5 to")
+    assert far[0].startswith("overpromised: the model promises a CVaR of 4 (give or take 0), fresh episodes give -5 to")
     assert far[1:] == found
 
 
@@ -133,7 +135,7 @@ def test_a_lock_is_not_doubted():
     assert sure < promise - 2 * error
     for fresh, word in (
         (promise - 1.5 * error, "too little data: the model"),
-        (sure - 2 * error, "misspecified: the model"),
+        (sure - 2 * error, "overpromised: the model"),
     ):
         (said,) = doubts(learner, state, lock, (fresh, fresh), np.random.default_rng(0))
         assert said.startswith(f"{word} promises a CVaR of {promise:.4g} (give or take ")

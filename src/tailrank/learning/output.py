@@ -1,18 +1,19 @@
 """Which plan a learner returns (erratum 5 in docs/paper_notes.md).
 
-- "best" (default): a few iterates, drawn before the run as the paper draws one, the plan without bonus of the last
-  model, and the same plan begun with the budgets that it takes for half and for a quarter of the tail, are played for
-  fresh episodes; the one with the best objective there (CVaR) is returned, with a bound.
+- "best" (default): a few iterates, drawn before the run as the paper draws one, and the plan without bonus of
+  the last model are played for fresh episodes. What they show is learned, too: if the model then has another plan, that
+  is played, and so on, a few times. The plan with the best objective (CVaR) in its fresh episodes is returned, with
+  a bound.
 - "uniform": the paper's rule, one iterate drawn uniformly. - "greedy": the last model's plan without bonus.
 
-The smaller tails are there because a model may take a crash that it has met too seldom for rarer than it is. At a tau
-near the chance of that crash its best plan is then one that crashes. A smaller budget is the same plan with less to
-hope for.
+A model may take a crash that it has met too seldom for rarer than it is, and at a tau near the chance of that crash its
+best plan is then one that crashes. That is found out by playing it, and once it is known the plan is another.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.telling import doing
 from tailrank.envs.protocols import CountableEnv
-from tailrank.episodes.rollout import walk
+from tailrank.episodes.rollout import Transitions, walk
 from tailrank.episodes.streams import Streams
 from tailrank.learning.playing import PlayedPlan
 from tailrank.learning.protocol import CountableLearner, ReturnedPolicy
@@ -35,8 +36,8 @@ WHY = {
     "greedy": "the last model's plan without bonus",
 }
 RULES = tuple(WHY)
-SMALLER = (2, 4)
-"""Parts of the tail for which the last model's plan is tried, beside the tail itself."""
+ROUNDS = 5
+"""Plans of the last model that are played, at most."""
 
 
 @dataclass(frozen=True)
@@ -74,52 +75,56 @@ class OutputRule:
         if self.name == "uniform":
             k = min(kept)
             return ReturnedPolicy(kept[k], f"iterate {k}", why)
-        candidates = [("greedy", learner.greedy(state, env, streams))]
-        if self.name == "best":
-            candidates += careful(candidates[0][1], learner.aim or learner.tau) if learner.goal.tail else []
-            candidates += [(f"iterate {k}", plan) for k, plan in sorted(kept.items())]
-        if len(candidates) == 1:
-            return ReturnedPolicy(candidates[0][1], candidates[0][0], why)
-        played = []
-        for i, (_, plan) in enumerate(candidates):
-            with doing(f"judging candidate {i + 1} of {len(candidates)}"):
-                played.append(play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, i)))
-        best = int(np.argmax([learner.score(returns) for returns in played]))
+        greedy = learner.greedy(state, env, streams)
+        if self.name == "greedy":
+            return ReturnedPolicy(greedy, "greedy", why)
+        played = self._played(learner, env, state, greedy, streams)
+        for i, (k, plan) in enumerate(sorted(kept.items())):
+            with doing(f"judging iterate {i + 1} of {len(kept)}"):
+                returns = play_plan(env, plan, state.group, self.episodes, streams.evaluation(state.k, ROUNDS + i))
+            played.append((f"iterate {k}", plan, returns))
+        name, plan, returns = max(played, key=lambda one: learner.score(one[2]))
+        sure = 1 - self.delta / (ROUNDS + len(kept))  # as many as there could have been
         bounds: Any = return_range(env) or (-np.inf, np.inf)
-        sure = 1 - self.delta / len(candidates)
         if learner.goal.tail:
-            lower, _ = dkw_bounds(played[best], learner.tau, sure, bounds)
+            lower, _ = dkw_bounds(returns, learner.tau, sure, bounds)
         else:
-            lower, _ = law_bounds(played[best], learner.measure.of, sure, bounds)
+            lower, _ = law_bounds(returns, learner.measure.of, sure, bounds)
             why = f"the highest {learner.goal.said_as} in fresh episodes"
-        bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(candidates)} candidates"
-        return ReturnedPolicy(candidates[best][1], f"{candidates[best][0]}, {bound}", why)
+        bound = f"at least {lower:.4g} with confidence {1 - self.delta:g} over all {len(played)} candidates"
+        return ReturnedPolicy(plan, f"{name}, {bound}", why)
+
+    def _played(
+        self, learner: CountableLearner, env: CountableEnv, state: Any, plan: LatentPlan, streams: Streams
+    ) -> list[tuple[str, LatentPlan, np.ndarray]]:
+        """The plan of the last model and those that its own episodes lead to: names, plans, and returns [n] of each."""
+        found = list[tuple[str, LatentPlan, np.ndarray]]()
+        for i in range(ROUNDS):
+            policy, rng = PlayedPlan.of(plan, env, state.group), streams.evaluation(state.k, i)
+            with doing("judging the plan of the last model"):
+                moves = list(walk(policy, env, self.episodes, rng))
+            name = f"greedy after {i * self.episodes} more episodes" if i else "greedy"
+            found.append((name, plan, returns_of(moves, env)))
+            state = learner.taught(state, moves, env, streams)
+            if state is None:
+                break
+            following = learner.greedy(state, env, streams)
+            if following.same(plan):
+                break
+            plan = following
+        return found
 
 
-def careful(plan: LatentPlan, tau: float) -> list[tuple[str, LatentPlan]]:
-    """The same plan with the budgets for parts of the tail, as far as they are others; their names first.
-
-    None where the plan does not know what every budget is worth, as those of CVaR-LSVI.
-    """
-    if plan.curve.size == 0 or (np.diff(plan.curve) < -1e-9 * plan.curve[-1]).any():
-        return []
-    found, budgets = list[tuple[str, LatentPlan]](), {plan.budget}
-    for part in SMALLER:
-        other = plan.at(tau / part)
-        if other.budget not in budgets:
-            budgets.add(other.budget)
-            found.append((f"greedy for tau / {part}", other))
-    return found
+def returns_of(moves: Iterable[Transitions], env: CountableEnv) -> np.ndarray:
+    """Returns [n] of n episodes that were played side by side to the end."""
+    return np.asarray(sum(move.rewards * env.rewards.grid.discount**move.h for move in moves))
 
 
 def play_plan(
     env: CountableEnv, plan: LatentPlan, group: tuple[np.ndarray, ...], episodes: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Returns [n] of fresh episodes of a plan."""
-    total = np.zeros(episodes)
-    for move in walk(PlayedPlan.of(plan, env, group), env, episodes, rng):
-        total += move.rewards * env.rewards.grid.discount**move.h
-    return total
+    return returns_of(walk(PlayedPlan.of(plan, env, group), env, episodes, rng), env)
 
 
 @dataclass

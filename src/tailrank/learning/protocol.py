@@ -11,6 +11,7 @@ be judged exactly (derive from `CountableLearner`), and learners on a `Simulator
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -20,7 +21,7 @@ from tailrank import checks
 from tailrank._system.settings import Checked, fixed, setting
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv, Simulator
-from tailrank.episodes.rollout import Decoded
+from tailrank.episodes.rollout import Decoded, Transitions
 from tailrank.episodes.streams import Streams
 from tailrank.learning.aim import CVAR, Aim
 from tailrank.planning.latent.planner import LatentPlan
@@ -199,6 +200,10 @@ class CountableLearner(Tail):
         if plan is None:
             raise InputError("state: no iteration has been run, there is no model to plan in")
         return plan
+
+    def taught(self, state: Any, moves: Iterable[Transitions], env: CountableEnv, streams: Streams) -> Any:
+        """The state after these moves too, to plan in and not to go on from; None where it learns nothing from them."""
+        return None
 
     def score(self, returns: np.ndarray) -> float:
         """What a sample of returns [n] is worth to whoever plans: the CVaR at `aim` or tau, or the objective."""

@@ -96,7 +96,7 @@ def warnings_of(runs: list[Run]) -> tuple[str, ...]:
 
 def is_warning(note: str) -> bool:
     """Whether a note of a run belongs above the numbers."""
-    return note.startswith("misspecified") or "did not converge" in note
+    return note.startswith(("misspecified", "overpromised")) or "did not converge" in note
 
 
 def _warnings(run: Run) -> list[str]:

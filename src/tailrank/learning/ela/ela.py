@@ -12,6 +12,7 @@ ELLA (Algorithm 3) is the same loop on rewards rounded up to a grid, with CVaR-L
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from tailrank._system.settings import part
 from tailrank.checks import InputError
 from tailrank.envs.protocols import CountableEnv
-from tailrank.episodes.rollout import walk
+from tailrank.episodes.rollout import Transitions, walk
 from tailrank.episodes.streams import Streams
 from tailrank.learning.aim import CVAR, Aim
 from tailrank.learning.ela import parts
@@ -119,6 +120,18 @@ class ELA(CountableLearner, Collecting):
             raise InputError("state: no iteration has been run, there is no model to plan in")
         problem = self._problem(state.model, state, env, 0.0)
         return self.planner(problem, problem.no_bonus, streams.planner(state.k)).neutral_when_met()
+
+    def taught(self, state: ELAState, moves: Iterable[Transitions], env: CountableEnv, streams: Streams) -> ELAState:
+        """The state whose model is fitted to these moves too, to plan in and not to go on from."""
+        seen, C = state.seen.copy(), env.rewards.n_budgets
+        for move in moves:
+            h, group = move.h, state.group
+            if h < env.horizon - 1:
+                met = self.counted(group[h][move.states], move.memory, C)
+                then = self.counted(group[h + 1][move.after], move.then, C)
+                seen.add(h, met, move.actions, then, covariance=True)
+        state = replace(state, seen=seen)
+        return replace(state, model=self._fit(state, streams)[0])
 
     def _collect(self, state: ELAState, env: CountableEnv, rounds: int, rng: np.random.Generator) -> tuple[int, int]:
         """Play the episodes of one iteration and count what they show; returns (episodes, steps).

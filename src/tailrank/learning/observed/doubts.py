@@ -1,7 +1,9 @@
-"""What should make a reader doubt a policy that was learned from observations.
+"""What should make a reader doubt a policy that was learned from observations, each in a word with one meaning.
 
-Two signs of a model that is not the simulator's: what it promises is not what fresh episodes give, and the transitions
-that were seen need a rank far above the model's (where it was not chosen by likelihood).
+- *misspecified*: the model cannot be right, however much data there is. What it leaves open of the next observation
+  can be told from the observation (`residuals.py`), or the transitions seen need a rank far above a decoder's.
+- *too little data*, *overpromised*: the model promises another CVaR than fresh episodes give. A plan is the best of
+  many, so it profits from errors of the model: that happens with right models, too.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tailrank.learning.decoding.choose import label
 from tailrank.learning.decoding.rank import numerical_rank
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.ela import ObservedELA
+from tailrank.learning.observed.residuals import LeftOpen, left_open
 from tailrank.learning.observed.state import ObservedState
 
 FAR = 2
@@ -48,16 +51,40 @@ def doubts(
         if sure - error <= high < promised:
             found.append(f"too little data: {gap}; of what was tried so rarely no more than {sure:.4g} is certain")
         else:
-            found.append(f"misspecified: {gap}; observations may not be of low rank, or the rank may be too small")
+            found.append(f"overpromised: {gap}; a plan profits from errors of its model")
+    missed = missed_by(learner, state, simulator.n_actions, rng)
+    if missed.clear:
+        found.append(
+            f"misspecified: {missed.share:.1%} (give or take {2 * missed.error:.1%}) of what the model leaves open of "
+            "the next observation can be told from the observation and the action"
+        )
     if isinstance(state, LowRankState):
         return found
     needed, rank = ranks(learner, state, simulator.n_actions, rng)
     if needed > FAR * rank:
-        of = (
-            f"{rank} was asked for; a table learns every row by itself" if _table(learner) else f"the model's is {rank}"
-        )
-        found.append(f"misspecified: the transitions that were seen have a numerical rank of at least {needed}, {of}")
+        seen = f"the transitions that were seen have a numerical rank of at least {needed}"
+        if _table(learner):
+            found.append(f"high rank: {seen}, {rank} was asked for; a table learns every row by itself")
+        else:
+            found.append(f"misspecified: {seen}, the model's is {rank}")
     return found
+
+
+def missed_by(learner: Any, state: Any, n_actions: int, rng: np.random.Generator) -> LeftOpen:
+    """What the model of this state leaves open that the observation tells; nothing for a table, which tells all."""
+    replay = state.replay
+    if isinstance(state, LowRankState) and state.fit is not None:
+        network, setting = state.fit.network, state.fit.setting
+        summary = np.zeros((replay.n, replay.horizon, network.sizes[0]))
+        for h in range(replay.horizon):
+            kinds = network.split(h, replay.features[:, h])[0]
+            summary[:, h] = kinds[np.arange(replay.n), replay.actions[:, h]]
+        shared = setting.shared_heads and setting.shared_psi
+        return left_open(replay, summary, n_actions, shared=shared, rng=rng)
+    if _table(learner):
+        return LeftOpen(0.0, 0.0)
+    pair = label(state.fitted.decoder, replay).astype(np.int64) * n_actions + replay.actions
+    return left_open(replay, pair, n_actions, shared=learner.oracle.shared, rng=rng)
 
 
 def ranks(learner: ObservedELA, state: ObservedState, n_actions: int, rng: np.random.Generator) -> tuple[int, int]:

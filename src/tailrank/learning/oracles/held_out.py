@@ -8,10 +8,9 @@ which is fair because transitions are independent given their pairs. Each candid
 n the visits of the pair that the candidate has learned from and q the law of the next group over all pairs: one
 imagined visit, so that an outcome which was never seen is not impossible. A finite class needs none.
 
-The simplest candidate wins unless another is better by more than one standard error of the difference. It is simpler
-if its log |F| is smaller. A finite class is what somebody claims to know, so more than chance must speak against it:
-four standard errors, in at least 30 transitions that were held out. The choice is made anew whenever there are half as
-many transitions again.
+The simplest candidate wins unless another is better; it is simpler if its log |F| is smaller. A finite class is what
+somebody claims to know, so more than chance must speak against it: four standard errors, in at least 30 held-out
+transitions. The choice is made anew whenever there are half as many transitions again.
 """
 
 from __future__ import annotations
@@ -140,10 +139,10 @@ def choose(candidates: tuple[Candidate, ...], counts: list[Counts], rng: np.rand
 
 
 def _beats(gain: np.ndarray, weight: np.ndarray, claimed: bool) -> bool:
-    """Whether the sum of gains [n], each as often as weight [n] says, is more than chance; `claimed`: clearly so."""
+    """Whether the sum of gains [n], each as often as weight [n] says, is a gain; `claimed`: one beyond chance."""
     total, n = float(weight @ gain), float(weight.sum())
     error = np.sqrt(max(float(weight @ gain**2) - total**2 / n, 0.0))
-    return total > 4.0 * error and n >= LEAST_AGAINST_A_CLASS if claimed else total > error
+    return total > 4.0 * error and n >= LEAST_AGAINST_A_CLASS if claimed else total > 1e-9 * n
 
 
 def _smoothed(oracle: MleOracle, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -69,6 +69,11 @@ class LatentPlan:
         met = [np.concatenate([table[:, -1:], table[:, 1:]], axis=1) for table in self.actions]
         return replace(self, actions=tuple(met))
 
+    def same(self, other: LatentPlan) -> bool:
+        """Whether the other plan begins with the same budget and plays the same actions everywhere."""
+        same_tables = all(map(np.array_equal, self.actions, other.actions))
+        return self.budget == other.budget and same_tables
+
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         tables = {f"{name}.actions.{h}": table for h, table in enumerate(self.actions)}
