@@ -38,7 +38,7 @@ once looked bad is never tried again. `--planner floor=F` gives this term a scal
 It falls with the visits and grows with the logarithm of the rounds k, so that exploring never ends.
 
 Regret over 10,000 episodes of the risky shortcut, mean over the seeds, and in brackets how many runs end with a plan
-within 2% of CVaR*. Counts are the model, a plan is made after a tenth more episodes; f = 0 is the bonus as it was.
+within 2% of CVaR*. Counts are the model, a plan is made after a tenth more episodes; F = 0 is the bonus as it was.
 F = .1 was chosen on another seed. Written by `python studies/bernstein.py`, which goes on where it was stopped.
 
 {table}
@@ -84,7 +84,7 @@ def table(kept: dict[str, dict[str, list[float]]]) -> str:
         text = f"{found[:, 0].mean():,.0f} ({int(found[:, 1].sum())} of {len(found)})"
         shown.setdefault((horizon, tau, -scale), {})[floor] = text
     floors = sorted({floor for row in shown.values() for floor in row})
-    heads = ["ELA" if floor < 0 else f"f = {floor:g}" for floor in floors]
+    heads = ["ELA" if floor < 0 else f"F = {floor:g}" for floor in floors]
     lines = [f"| H | tau | c_a | {' | '.join(heads)} |", "| ---: " * (3 + len(floors)) + "|"]
     for (horizon, tau, scale), row in sorted(shown.items()):
         cells = " | ".join(row.get(floor, "") for floor in floors)
