@@ -9,8 +9,9 @@ import tailrank
 from brute_force import count_policies, cvar_by_sorting, follow, random_rows, return_laws
 from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.objectives.constrained import Cap, Floor, maximise_mean, parse_bound
+from tailrank.planning.objectives.constrained import Cap, Floor, parse_bound
 from tailrank.planning.objectives.efficient import efficient_frontier
+from tailrank.planning.objectives.maximise import maximise_mean
 from tailrank.runs.policy_files.storage import load, save
 
 

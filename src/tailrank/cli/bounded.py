@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
     """Print, and save, the plan with the best mean subject to a bound."""
-    from tailrank.planning.objectives.constrained import maximise_mean, parse_bound
+    from tailrank.planning.objectives.constrained import parse_bound
+    from tailrank.planning.objectives.maximise import maximise_mean
 
     bound = parse_bound(options["subject_to"])
     notes: list[str] = []
