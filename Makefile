@@ -110,9 +110,11 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/bound_coverage.py
 	@$(BIN)/python studies/comparison_coverage.py
 	@$(BIN)/python studies/fuzz_planner.py 3600
+	@$(BIN)/python studies/bernstein.py
 	@$(BIN)/python studies/augmented.py
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/lowrank.py
+	@$(BIN)/python studies/lowrank_kinds.py
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/simulators_kernel.py
 	@$(BIN)/python studies/simulators_kernel.py --table

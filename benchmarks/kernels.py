@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from kernel_cases import CASES, Case, Run
 from measure import dgemm, forget_peak, memory, triad
+from newer_cases import NEWER
 
 LEAST, MOST, SECONDS = 3, 7, 1.5
 PLAIN_MOST = 20.0
@@ -108,7 +109,7 @@ def main() -> None:
     quick = "--quick" in sys.argv
     limits = [(dgemm()["gflops"], triad()["gbytes"])]
     rows = {}
-    for case in CASES:
+    for case in (*CASES, *NEWER):
         if quick and not case.small:
             continue
         rows[case.name] = measured(case, quick)

@@ -187,7 +187,7 @@ def named(row: dict) -> str:
 
 def growth(results: dict) -> str:
     """Exponents, measured and predicted."""
-    axes = ("S", "A", "K", "d", "n", "H", "top")
+    axes = ("S", "N", "A", "K", "d", "n", "H", "top", "C")
     body = []
     for name, row in results["kernels"]["kernels"].items():
         if row["growth"]:

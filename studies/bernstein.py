@@ -4,8 +4,9 @@
 
 Counts as the model, one whole episode of the last plan at a time, the risky shortcut; regret is summed over episodes:
 CVaR* less the exact CVaR of the plan that was played. Floor -1 stands for ELA's own bonus, 0 for the Bernstein-type
-bonus as it was, f > 0 for one that pays at least f R sqrt(x) (`learning/ela/bernstein.py`). Finished runs are kept in
-studies/results/bernstein_floor.json, so the command goes on where it was stopped; --table prints them.
+bonus as it was, f > 0 for one whose part by visits has a scale of its own (`learning/ela/bernstein.py`). Finished runs
+are kept in studies/results/bernstein_floor.json, so the command goes on where it was stopped; then, or at once with
+--table, docs/bernstein.md is written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,32 @@ from tailrank.learning.registry import make_learner
 from tailrank.learning.train import train
 
 KEPT = Path(__file__).parent / "results" / "bernstein_floor.json"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "bernstein.md"
 TAUS, SCALES = (0.05, 0.25, 1.0), (0.001, 0.0001)
+TEXT = """# A Bernstein-type bonus that never stops exploring
+
+The paper asks whether a bonus by spread in place of range would improve the dependence of the regret on tau and H.
+`ela-bernstein` is ELA with such a bonus ([first results](bench.md)). Where its learned model has no spread, only a term
+x R is left, which is quadratic in the scale c_a of the bonus: with a practical scale it is so small that a way which
+once looked bad is never tried again. `--planner floor=F` gives this term a scale of its own:
+
+    y = max (x, F log(1 + k) ||phi||^2),   b = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + y R
+
+It falls with the visits and grows with the logarithm of the rounds k, so that exploring never ends.
+
+Regret over 10,000 episodes of the risky shortcut, mean over the seeds, and in brackets how many runs end with a plan
+within 2% of CVaR*. Counts are the model, a plan is made after a tenth more episodes; F = 0 is the bonus as it was.
+F = .1 was chosen on another seed. Written by `python studies/bernstein.py`, which goes on where it was stopped.
+
+{table}
+
+Found, with three seeds a cell: with F = .1, 34 of 36 runs settle, without a floor 27, with ELA's own bonus 30; and the
+regret of F = .1 hardly depends on the scale (a factor of 2 at most between the two, where it is up to 47 without a
+floor and 135 for ELA). So the floor mends what stopped, and it is the form to take where nobody can tune the scale. It
+is not the form with the least regret: with the better scale of each, the bonus without a floor has a 46th (H = 5) and a
+20th (H = 10) of ELA's regret at tau = .05, F = .1 a half and four fifths of it; at tau = 1 ELA has least. Its advantage
+at small tau is real, nothing is seen of H, no bonus wins everywhere, and the default stays ELA's. H = 20 was not run.
+"""
 CLOSE = 0.02
 """A run has settled if its last plan is within this share of CVaR*."""
 
@@ -31,7 +57,7 @@ CLOSE = 0.02
 def regret(horizon: int, tau: float, scale: float, floor: float, episodes: int, seed: int) -> tuple[float, bool]:
     """The sum over episodes of what the plans that were played fell short of, and whether the last one is good."""
     env = make_episodic("risky-shortcut", horizon=horizon)
-    common = {"tau": tau, "model": "counts", "collect": "plan", "growth": 0.02, "alpha_scale": scale}
+    common = {"tau": tau, "model": "counts", "collect": "plan", "growth": 0.1, "alpha_scale": scale}
     more = {} if floor < 0 else {"floor": floor}
     learner = make_learner("ela" if floor < 0 else "ela-bernstein", **common, **more)
     judge = ExactJudge.of(learner, env)
@@ -46,18 +72,23 @@ def regret(horizon: int, tau: float, scale: float, floor: float, episodes: int, 
 
 def cell(horizon: int, tau: float, scale: float, floor: float, episodes: int) -> str:
     """The name of a cell in the file."""
-    return f"H={horizon} tau={tau:g} c={scale:g} floor={floor:g} episodes={episodes}"
+    return f"{horizon} {tau:g} {scale:g} {floor:g} {episodes}"
 
 
 def table(kept: dict[str, dict[str, list[float]]]) -> str:
-    """Mean regret over the seeds, how many runs settled, and of how many."""
-    lines = ["| cell | mean regret | largest | settled | seeds |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, runs in sorted(kept.items()):
+    """A row for each horizon, tau and scale; for each bonus the mean regret, and how many runs of how many settled."""
+    shown: dict[tuple[float, ...], dict[float, str]] = {}
+    for name, runs in kept.items():
+        horizon, tau, scale, floor, _ = (float(word) for word in name.split())
         found = np.array(list(runs.values()))
-        lines.append(
-            f"| {name} | {found[:, 0].mean():,.1f} | {found[:, 0].max():,.1f} "
-            f"| {int(found[:, 1].sum())} | {len(found)} |"
-        )
+        text = f"{found[:, 0].mean():,.0f} ({int(found[:, 1].sum())} of {len(found)})"
+        shown.setdefault((horizon, tau, -scale), {})[floor] = text
+    floors = sorted({floor for row in shown.values() for floor in row})
+    heads = ["ELA" if floor < 0 else f"F = {floor:g}" for floor in floors]
+    lines = [f"| H | tau | c_a | {' | '.join(heads)} |", "| ---: " * (3 + len(floors)) + "|"]
+    for (horizon, tau, scale), row in sorted(shown.items()):
+        cells = " | ".join(row.get(floor, "") for floor in floors)
+        lines.append(f"| {horizon:g} | {tau:g} | {-scale:g} | {cells} |")
     return "\n".join(lines)
 
 
@@ -81,7 +112,7 @@ def main() -> None:
                     total, settled = regret(horizon, tau, scale, floor, given.episodes, seed)
                     runs[str(seed)] = [round(total, 3), int(settled)]
                     given.kept.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-    print(table(kept))
+    PAGE.write_text(TEXT.format(table=table(kept)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python studies/lowrank.py [GROUP ...]      all groups, or some; runs that are finished are skipped
 
 Groups: `known` and `learned` (the random family, sizes drawn by the seed, laws of rewards told or not), `lock` and
-`no-bonus` (the low-rank lock), `block` and `dimension` (the rich lock, where a block decoder must stay in charge).
+`no-bonus` (the low-rank lock), `block` and `dimension` (the rich lock, where a block decoder must stay in charge),
+`alone` (the block decoder with no choice, on the same seeds).
 Every run is a line of studies/results/lowrank.jsonl, with the commit that it was made on; docs/lowrank_results.md is
 made from it (studies/_lowrank_page.py). The learner is the default one, told nothing but the simulator (and in
 `known` the laws of its rewards). Seeds 200 to 204: none was used while the method was built.
@@ -26,6 +27,7 @@ from _lowrank_page import page
 from tailrank.envs import make_simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.policies.lowrank import LowRankPolicy
@@ -35,7 +37,7 @@ ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "results" / "lowrank.jsonl"
 SEEDS = range(200, 205)
 TAUS = (0.1, 1.0, 0.25, 0.05)
-MARKED, SOLVING = 10_000, 2_000
+MARKED, SOLVING = 100_000, 2_000
 """Fresh episodes that judge a plan at a mark, and on the way."""
 
 
@@ -57,11 +59,14 @@ def rich(H: int, A: int, limit: int, **more: int) -> dict:
     return {"env": "rich-lock", "set": {"horizon": H, "n_actions": A} | more, "limit": limit, "batch": batch}
 
 
+LOCKS = ((5, 4, 300), (10, 10, 700), (20, 10, 1600), (50, 10, 4000), (100, 10, 8000))
+"""H, A and the limit of rich locks."""
 GROUPS = {
     "known": [{"env": "continuous-lowrank", "tau": tau, "marks": [500, 2000], "known": True} for tau in TAUS],
     "lock": [{"env": "lowrank-lock", "limit": 3000}],
     "no-bonus": [{"env": "lowrank-lock", "limit": 3000, "bonus": "none"}],
-    "block": [rich(*x) for x in ((5, 4, 300), (10, 10, 700), (20, 10, 1600), (50, 10, 4000), (100, 10, 8000))],
+    "block": [rich(*x) for x in LOCKS],
+    "alone": [rich(*x) | {"alone": True} for x in LOCKS],
     "learned": [{"env": "continuous-lowrank", "tau": tau, "marks": [1000, 4000]} for tau in TAUS],
     "dimension": [rich(10, 10, 2000, dimension=m) for m in (16, 512)],
 }
@@ -75,7 +80,8 @@ def simulator_of(setting: dict, seed: int) -> tuple[dict, object]:
 
 
 def run(setting: dict, seed: int) -> dict:
-    """One run: [episodes, share of CVaR*, promise, seconds] at the marks, or on the way until 95% of CVaR* is reached.
+    """One run: [episodes, share of CVaR*, promise, seconds, standard error of the share] at the marks, or on the way
+    until 95% of CVaR* is reached.
 
     At a mark the policy that would be returned is judged, made of at most so many episodes.
     """
@@ -83,18 +89,20 @@ def run(setting: dict, seed: int) -> dict:
     tau = setting.get("tau", 0.1)
     star = env.optimum(tau)
     rewards = KnownRewards.of(env) if setting.get("known") else None
-    learner = LowRankELA(
-        tau=tau, bonus=setting.get("bonus", "elliptical"), batch=setting.get("batch", 1), rewards=rewards
-    )
+    oracle = Discriminative(model="mixture", rank=3) if setting.get("alone") else Discriminative()
+    bonus, batch = setting.get("bonus", "elliptical"), setting.get("batch", 1)
+    learner = LowRankELA(tau=tau, oracle=oracle, bonus=bonus, batch=batch, rewards=rewards)
     streams, began = Streams(seed), time.process_time()
     state, curve, refitted = learner.init(env, streams), [], True
     spent = time.process_time() - began
     marks, limit = list(setting.get("marks", [])), setting.get("limit", 0)
 
     def judge(policy: object, n: int) -> float:
-        found = cvar(play_simulator(policy, env, streams.evaluation_seeds(state.k, n)).returns, tau) / star
+        returns = play_simulator(policy, env, streams.evaluation_seeds(state.k, n)).returns
+        found = cvar(returns, tau) / star
+        error = np.maximum(np.quantile(returns, tau) - returns, 0.0).std() / tau / np.sqrt(n) / star
         promise = policy.plan.objective if isinstance(policy, LowRankPolicy) else learner.promise(state, env)
-        curve.append([state.episodes, round(found, 5), round(promise / star, 5), round(spent, 1)])
+        curve.append([state.episodes, round(found, 5), round(promise / star, 5), round(spent, 1), round(error, 5)])
         return found
 
     while True:
@@ -105,7 +113,7 @@ def run(setting: dict, seed: int) -> dict:
             spent += time.process_time() - began
             judge(policy, MARKED)
             marks.pop(0)
-        looked = bool(limit) and (last or refitted or state.fit is not None)
+        looked = bool(limit) and (last or refitted or getattr(state, "fit", None) is not None)
         if looked and judge(learner.greedy(state, env), SOLVING) >= 0.95:
             break
         if not marks and (last or not limit):

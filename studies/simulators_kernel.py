@@ -6,9 +6,9 @@ A run is a task, a method, a number of steps and a seed; its line is appended to
 when it is done, and runs that are there already are skipped, so that the study can be stopped and taken up again.
 --table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
 
-Tasks: `trading`, `pole` and `maze` were used, with seed 0, to choose defaults; so were CartPole-v1, Taxi-v4 and
-MountainCar-v0 for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn and ppo need
-the extra `deep`.
+Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults; so were CartPole-v1,
+Taxi-v4 and MountainCar-v0 for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn
+and ppo need the extra `deep`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tailrank.envs import open_simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.registry import make_learner
+from tailrank.learning.rivals.observations.equal_steps import trained_rival
 from tailrank.policies.tables import UniformPolicy
 
 RESULTS, PAGE = HERE / "results" / "simulators_kernel.jsonl", HERE.parent / "docs" / "simulators_kernel_results.md"
@@ -77,44 +78,9 @@ def trained(method, env, steps, seed, streams):
         returned = learner.choose(state, env, streams)
         about = {"played": state.steps, "returned": returned.returned, "promise": returned.about["promise"]}
         return returned.policy, about
-    return deep(method, env, steps, seed)
-
-
-def deep(method, env, steps, seed):
-    """QR-DQN or PPO on the same simulator, the step being part of what is seen."""
-    from stable_baselines3 import PPO
-
-    from tailrank.learning.rivals.observations._qr_torch import Deep
-    from tailrank.learning.rivals.observations._simulator_env import FiniteHorizon, SimulatorEnv
-
-    view = FiniteHorizon(SimulatorEnv(env), env.horizon)
-    if method == "ppo":
-        model = PPO("MlpPolicy", view, gamma=1.0, seed=seed, device="cpu").learn(steps)
-        return SB3Policy(model, env.horizon), {"played": int(model.num_timesteps)}
-    target = {"qr-dqn-mean": {"act": "mean"}, "qr-dqn-cvar": {}}[method]
-    settings = make_learner("qr-dqn", "simulator", tau=TAU, **target)
-    most = Deep(settings, view, 10**9, seed, np.zeros(0))
-    most.counter.total = steps
-    most.model.learn(steps, callback=most.counter)
-    return most.policy(), {"played": most.steps}
-
-
-class SB3Policy:
-    """A trained model of Stable-Baselines3 as a policy on features."""
-
-    def __init__(self, model, horizon):
-        self.model, self.horizon = model, horizon
-
-    def start(self, n):
-        return np.zeros(n)
-
-    def act(self, h, states, memory):
-        from tailrank.policies.distributional import with_step
-
-        return self.model.predict(with_step(states, h, self.horizon), deterministic=True)[0]
-
-    def update(self, h, states, actions, rewards, next_states, memory):
-        return memory
+    name = {"qr-dqn-mean": "qr-dqn by mean", "qr-dqn-cvar": "qr-dqn by cvar"}.get(method, method)
+    policy, played = trained_rival(name, env, steps, TAU, streams)
+    return policy, {"played": played}
 
 
 def rows() -> list[dict]:

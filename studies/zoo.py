@@ -218,7 +218,8 @@ Found: at H = 5 and tau = .05 it has a thirteenth of the regret, each with its b
 more, because some seeds stop exploring for good (slope 1): where the learned model has no spread there is hardly a
 bonus, which no theorem forbids here. At H = 20 only tau = .05 was measured, with one scale, and there the difference is
 small.
-So the dependence on tau improves, nothing can be said of H, and the bonus is no default."""
+So the dependence on tau improves, nothing can be said of H, and the bonus is no default. A form that does not stop is
+measured in [Bernstein](bernstein.md)."""
 
 
 def main() -> None:

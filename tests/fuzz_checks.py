@@ -19,6 +19,7 @@ import brute_force
 import tailrank
 from brute_force import Tiny
 from fuzz import KINDS, ROUNDING, TAUS, allowed, best_cvars, best_mean, draw, law_of, nested, random_law, tail
+from fuzz_objectives import deviations
 from tailrank.checks import NotConverged
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.lowrank import Model, StepModel
@@ -244,4 +245,9 @@ def _expanded(
     return FiniteMDP.from_rows(s, a, t, p, r, step=step, start=start, n_states=G, n_actions=A)
 
 
-CHECKS = (check_planner, check_latent, check_larger)
+def check_objectives(rng: np.random.Generator, kind: str) -> Report:
+    """One MDP with few policies: the plan for a random objective against all of them."""
+    return Report(deviations(rng, kind))
+
+
+CHECKS = (check_planner, check_latent, check_larger, check_objectives)

@@ -26,3 +26,10 @@ def test_larger_problems_agree_with_an_induction_over_sums(kind):
     for seed in SEEDS[:3]:
         found = fuzz.check_larger(np.random.default_rng(seed), kind)
         assert max(found.values()) <= 1.0, (kind, seed, found)
+
+
+@pytest.mark.parametrize("kind", fuzz.KINDS)
+def test_objectives_agree_with_all_policies(kind):
+    for seed in range(5):
+        found = fuzz.check_objectives(np.random.default_rng([77, seed, fuzz.KINDS.index(kind)]), kind)
+        assert max(found.values()) <= 1.0, (kind, seed, found)

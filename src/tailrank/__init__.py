@@ -68,7 +68,7 @@ _OBJECTIVES = {
     "Cap": "planning.objectives.constrained",
     "Floor": "planning.objectives.constrained",
     "efficient_frontier": "planning.objectives.efficient",
-    "maximise_mean": "planning.objectives.constrained",
+    "maximise_mean": "planning.objectives.maximise",
 } | dict.fromkeys(
     (
         "CVaR",

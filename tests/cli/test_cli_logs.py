@@ -8,7 +8,7 @@ import pytest
 
 from command import cli, fails
 from logged import frame_of, small_mdp
-from tailrank import write_mdp
+from tailrank import read_mdp, write_mdp
 
 KEYS = ["status", "tau", "delta", "episodes", "transitions", "lower", "upper", "promise", "behaviour", "seconds", "out"]
 
@@ -113,3 +113,24 @@ def test_names_and_admissible_actions(ward):
     )
     assert done.exit_code == 0, done.output
     assert json.loads((ward / "n" / "logs.json").read_text())["result"]["episodes"] == 31
+
+
+def test_clone_and_other_objectives_on_the_command_line(tmp_path):
+    mdp = read_mdp("examples/models/machine.csv", horizon=10).mdp
+    write(tmp_path / "log.csv", frame_of(mdp, 60, 0))
+    out = tmp_path / "clone"
+    done = cli("learn-logs", tmp_path / "log.csv", "--fallback", "behaviour", "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["status"] == "not improved"
+    judged = cli("evaluate", out, "examples/models/machine.csv", "--json")
+    assert judged.exit_code == 0, judged.output
+    assert cli("show", out).exit_code == 0
+    assert cli("evaluate", out, "--logs", tmp_path / "log.csv").exit_code == 0
+    both = ("--objective", "mean-cvar", "--weight", 0.5, "--caution", "inf")
+    done = cli("learn-logs", tmp_path / "log.csv", *both, "--out", tmp_path / "both", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["objective"] == "mean-cvar tau 0.1 weight 0.5"
+    assert cli("report", tmp_path / "both", "-o", tmp_path / "page.html").exit_code == 0
+    assert "mean-cvar tau 0.1 weight 0.5 of the plan" in (tmp_path / "page.html").read_text()
+    fails(cli("learn-logs", tmp_path / "log.csv", "--objective", "var", "--out", tmp_path / "x"), "objective var")
+    assert not (tmp_path / "x").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,16 @@ def test_every_way_in_is_the_same_log(tmp_path):
         for name in ("begin", "state", "action", "next_state", "reward", "cut", "probability"):
             np.testing.assert_array_equal(getattr(log, name), getattr(first, name))
         assert (log.states, log.actions, log.horizon) == (first.states, first.actions, first.horizon)
+
+
+def test_frames_of_pandas_need_no_other_library(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    log, first = read_log(pandas.DataFrame(GOOD)), read_log(GOOD)
+    for name in ("begin", "state", "action", "next_state", "reward", "cut", "probability"):
+        np.testing.assert_array_equal(getattr(log, name), getattr(first, name))
+    with pytest.raises(InputError, match="extra `logs` is not installed"):
+        read_log(object())
 
 
 def test_rows_in_any_order():

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +92,40 @@ def test_too_many_bad_episodes_are_no_run():
         played(fault="nan", every=2, skip_bad=True, seeds=np.array([2, 4]))
 
 
+def test_a_process_in_a_step_that_hangs_ends_with_the_one_that_asked(tmp_path):
+    """The asker is killed while its worker sleeps in a step."""
+    script = """
+import os, signal, threading, numpy as np
+from faulty import Faulty
+from tailrank.envs import open_simulator
+env = open_simulator(Faulty, horizon=4, width=1, workers=1, fault="hangs", every=1)
+env.reset(np.array([1]))
+for _ in range(2):
+    env.step(np.array([1]))
+print(env._player._workers[0]._child.pid, flush=True)
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+env.step(np.array([1]))
+"""
+    around = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", script], env=around, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    child = int(done.stdout)
+    for _ in range(200):
+        if not _alive(child):
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the worker outlived the process that asked it")
+
+
+def _alive(process):
+    """Whether it runs; one that ended and that nobody waits for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_what_was_handed_in_cannot_be_sent_to_workers():
     with pytest.raises(InputError, match="workers = 2: Faulty was given as it is"):
         open_simulator(Faulty(), horizon=4, workers=2)
@@ -104,6 +144,9 @@ def test_a_run_goes_on_with_bad_episodes_and_says_how_many(tmp_path, monkeypatch
     assert "episodes went wrong and were left out (--skip-bad)" in done.stderr
     again = cli(*common, *more, "--skip-bad", "--width", 4, "--workers", 3, "--out", "runs/workers")
     assert again.exit_code == 0, again.stderr
+    result = json.loads((tmp_path / "runs" / "bad" / "manifest.json").read_text())["result"]
+    assert result["promise_kept"] == (result["promise"] <= result["cvar_high"])
+    assert ("the model promised a CVaR of" in done.stderr) != result["promise_kept"]
     one, other = (json.loads(x.stdout.splitlines()[-1]) for x in (done, again))
     assert one["cvar"] == other["cvar"]
     rows = [(tmp_path / "runs" / name / "rows.jsonl").read_text() for name in ("bad", "workers")]

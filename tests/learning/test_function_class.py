@@ -6,15 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from small_simulators import Lock
 
-from tailrank import InputError
+from tailrank import InputError, load
+from tailrank.cli import main
 from tailrank.envs import make_simulator
+from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.learn import learn
 from tailrank.learning.lowrank.class_ela import FunctionClassELA
 from tailrank.learning.lowrank.class_planning import bonus_of
 from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
 from tailrank.learning.schedule import Schedule
+from tailrank.risk.law import cvar
 
 H, A = 4, 3
 
@@ -95,8 +100,16 @@ def test_the_right_members_are_found_and_the_plan_is_good(members, collect, tmp_
     assert learned.learner.chosen(learned.state) == (2, 3, 4)
     assert learned.evaluate(episodes=4000).cvar >= 0.93 * env.optimum(0.25)
     assert learned.returns.size == (0 if collect == "printed" else learned.episodes), "cut episodes have no return"
-    with pytest.raises(InputError, match="a ClassPolicy cannot be saved"):
-        learned.save(tmp_path / "lock.policy")
+    learned.save(tmp_path / "lock.policy")
+    stored = load(tmp_path / "lock.policy").policy
+    with pytest.raises(InputError, match="its phi are functions, which no file holds"):
+        stored.act(0, np.zeros((1, 6)), np.zeros(1))
+    again, x = stored.bound(members, KnownRewards.of(env)), np.random.default_rng(0).normal(size=(20, 6))
+    left = np.linspace(0.0, learned.policy.plan.budget, 20)
+    for h in range(H):
+        assert np.array_equal(again.act(h, x, left), learned.policy.act(h, x, left))
+    with pytest.raises(InputError, match="the plan is for member 4, found 3 members"):
+        stored.bound(members[:3], KnownRewards.of(env))
 
 
 def test_equally_likely_members_the_first_wins():
@@ -220,6 +233,69 @@ def test_episodes_that_end_early_are_refused(members):
         run(FunctionClassELA(members=members), Ending(), 1)
 
 
+def lock_that_ends():
+    """The lock of `small_simulators`, whose wrong actions end the episode, and its members of both steps."""
+    env = Lock(horizon=3, n_actions=3)
+
+    def phi(h):
+        def at(x):
+            result = np.zeros((len(x), 3, 3))
+            result[:, :, 2] = 1.0
+            for z in (0, 1):
+                result[x[:, z] > 0.5, env.right(h, z)] = [0.5, 0.5, 0.0]
+            return result
+
+        return at
+
+    return env, [(phi(h), lambda x: x[:, :2] + 1e-3) for h in range(2)]
+
+
+def paid(h, x):
+    env, result = Lock(horizon=3, n_actions=3), np.zeros((len(x), 3, 4))
+    result[:, :, :2] = 0.5
+    for z in (0, 1):
+        rows, right = x[:, z] > 0.5, env.right(h, z)
+        result[rows, right] = np.eye(4)[2 if h == 2 else 0]
+        if h == 2:
+            result[rows, (right + 1) % 3] = [0.1, 0.0, 0.0, 0.9]
+    return result
+
+
+@pytest.mark.parametrize("collect", ["printed", "plan"])
+def test_the_end_of_an_episode_is_a_kind_of_phi(collect):
+    env, right = lock_that_ends()
+    members = [(lambda x: np.full((len(x), 3, 3), 1 / 3), right[0][1]), *right]
+    rewards = KnownRewards(np.array([0.0, 0.1, 0.8, 1.0]), paid)
+    learner = FunctionClassELA(tau=0.1, members=members, rewards=rewards, ends=True, collect=collect, growth=0.3)
+    state, info, streams = run(learner, env, 8)
+    scores, (seen, _) = np.zeros((2, 3)), learner.data(state.played)
+    for t in range(seen.n):
+        x, after = seen.features[t][None].astype(float), seen.after[t][None].astype(float)
+        for i, (phi, psi) in enumerate(members):
+            p = phi(x)[0, seen.actions[t]]
+            likely = p[2] if seen.ended[t] else p[:2] @ psi(after)[0]
+            scores[seen.step[t], i] += math.log(likely) if likely > 0 else -math.inf
+    assert np.array_equal(np.isfinite(scores), np.isfinite(state.scores))
+    assert state.scores[np.isfinite(scores)] == pytest.approx(scores[np.isfinite(scores)])
+    assert info.chosen == (1, 2)
+    policy = learner.greedy(state, env, streams)
+    assert policy.plan.objective == pytest.approx(0.8)
+    assert cvar(play_simulator(policy, env, np.arange(1, 401, 2)).returns, 0.1) == pytest.approx(0.8)
+
+
+def test_one_step_needs_no_data():
+    """H = 1: the known rewards are the model."""
+    env = Lock(horizon=1, n_actions=3)
+    levels, laws = np.array([0.0, 0.1, 0.8, 1.0]), paid
+    rewards = KnownRewards(levels, lambda h, x: laws(2, x)[:, [2, 0, 1]])
+    learner = FunctionClassELA(tau=0.1, members=lock_that_ends()[1], rewards=rewards)
+    state, info, streams = run(learner, env, 2)
+    assert (info.chosen, state.episodes, info.returns.size) == ((), 2, 1)
+    policy = learner.greedy(state, env, streams)
+    assert policy.plan.objective == pytest.approx(0.8)
+    assert cvar(play_simulator(policy, env, np.arange(1, 101, 2)).returns, 0.1) == pytest.approx(0.8)
+
+
 def test_a_narrow_simulator_plays_in_batches(members):
     wide, narrow = lock(), lock()
     narrow.width = 3
@@ -228,3 +304,45 @@ def test_a_narrow_simulator_plays_in_batches(members):
     assert np.array_equal(a.played.lengths, b.played.lengths)
     assert np.array_equal(a.played.first, b.played.first)
     assert np.array_equal(np.bincount(learner.data(b.played)[0].step), np.full(H - 1, 2))
+
+
+OWN = '''
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailrank import make_simulator
+from tailrank._system.settings import fixed
+from tailrank.learning.lowrank.class_ela import FunctionClassELA
+
+lock = make_simulator("lowrank-lock", horizon=2, n_actions=3)
+
+
+@dataclass(frozen=True)
+class Own(FunctionClassELA):
+    """ELA on one pair."""
+
+    members: Any = fixed(((lambda x: lock.features(0, x), lambda x: np.exp(lock.log_densities(x))),))
+'''
+
+
+def test_a_class_of_ones_own_from_the_command_line(tmp_path, monkeypatch):
+    (tmp_path / "own_members.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    named = ["lowrank-lock", "--set", "horizon=2", "--set", "n_actions=3", "--algorithm", "own_members:Own"]
+    more = [
+        "--import",
+        "own_members",
+        "--episodes",
+        "6",
+        "--evaluation-episodes",
+        "50",
+        "--output",
+        "greedy",
+        "--quiet",
+    ]
+    result = CliRunner().invoke(main, ["train", *named, *more, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    stored = load(tmp_path / "run" / "plan.safetensors").policy
+    assert (stored.chosen, stored.n_actions, stored.horizon) == ((0,), 3, 2)

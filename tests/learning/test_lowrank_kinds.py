@@ -152,9 +152,7 @@ def corners(n=150, H=4):
     return replay
 
 
-@pytest.mark.parametrize(
-    ("phi", "psi"), [("features", "table"), ("kernel", "table"), ("forest", "discriminative"), ("network", "table")]
-)
+@pytest.mark.parametrize(("phi", "psi"), [("features", "table"), ("kernel", "table"), ("forest", "discriminative")])
 def test_a_fit_explains_what_was_held_out(phi, psi):
     """log P(x', r | x, a) / P(x'): log 2 for the side, less the noise, and the reward is sure; by definition too."""
     replay = corners()

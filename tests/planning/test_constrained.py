@@ -9,8 +9,9 @@ import tailrank
 from brute_force import count_policies, cvar_by_sorting, follow, random_rows, return_laws
 from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.objectives.constrained import Cap, Floor, maximise_mean, parse_bound
+from tailrank.planning.objectives.constrained import Cap, Floor, parse_bound
 from tailrank.planning.objectives.efficient import efficient_frontier
+from tailrank.planning.objectives.maximise import maximise_mean
 from tailrank.runs.policy_files.storage import load, save
 
 
@@ -138,3 +139,38 @@ def test_a_mixture_keeps_its_bound_in_play(tmp_path):
 def test_bad_bounds(text, message):
     with pytest.raises(InputError, match=message):
         parse_bound(text)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_off_the_grid_are_certain(seed):
+    """Real rewards: the plan obeys the bound in truth, and no policy or mixture that does has more than `upper`."""
+    rng = np.random.default_rng(100 + seed)
+    while True:
+        m = random_rows(rng, "reals", leaves=40)
+        if 1 < count_policies(m) <= 30 and m.discount == 1.0:
+            break
+    mdp = FiniteMDP.from_rows(**m.columns())
+    laws, means = all_laws(m)
+    floor = float(np.quantile([cvar_by_sorting(*law, 0.3) for law in laws], 0.6))
+    for bound in (Floor(0.3, floor), Cap(float(np.median(means)), 0.4)):
+        plan = maximise_mean(mdp, bound, seconds=5.0, tolerance=1e-3)
+        if isinstance(bound, Floor):
+            best = best_with_floor(laws, means, 0.3, bound.least)
+        else:
+            below = np.array([sum(p for x, p in zip(*law) if x < bound.target - 1e-12) for law in laws])
+            best = best_mixture(below, means, bound.most)
+        assert best <= plan.upper + 1e-9
+        if plan.feasible:
+            assert plan.mean <= best + 1e-9
+            parts = [follow(m, policy) for policy in (plan.first, plan.second)]
+            shares = (plan.share, 1 - plan.share)
+            law = (
+                np.concatenate([x for x, _ in parts]),
+                np.concatenate([w * np.asarray(p) for w, (_, p) in zip(shares, parts, strict=True)]),
+            )
+            if isinstance(bound, Floor):
+                assert cvar_by_sorting(*law, 0.3) >= bound.least - 1e-9
+            else:
+                assert sum(p for x, p in zip(*law) if x < bound.target - 1e-12) <= bound.most + 1e-9
+        else:
+            assert plan.undecided or not np.isfinite(best)

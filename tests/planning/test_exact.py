@@ -356,3 +356,21 @@ def test_a_limit_that_is_reached_is_said_and_the_bracket_still_holds():
     assert plan.lower - 1e-9 <= best <= plan.upper + 1e-9
     assert plan.upper - plan.lower > 1e-9
     assert plan.notes == (str(caught[0].message),)
+
+
+@pytest.mark.parametrize("unit", [None, 0.3])
+def test_the_law_has_the_same_bits_on_any_number_of_threads(unit, monkeypatch):
+    """On the grid, and with the moments of what rounding leaves out; also where several laws share the threads."""
+    rng, S, A, K = np.random.default_rng(3), 60, 3, 4
+    s, a = np.repeat(np.arange(S), A * K), np.tile(np.repeat(np.arange(A), K), S)
+    reward = rng.integers(0, 9, s.size) if unit is None else rng.normal(size=s.size)
+    rows = (s, a, rng.integers(0, S, s.size), rng.dirichlet(np.ones(K), S * A).ravel(), reward)
+    mdp = FiniteMDP.from_rows(*rows, horizon=6, start=np.full(S, 1 / S))
+    monkeypatch.setattr("tailrank._system.parallel.SERIAL_WORK", 0)
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("TAILRANK_THREADS", threads)
+        plans = tailrank.solve(mdp, tau=(0.1, 0.4, 1.0), unit=unit, tolerance="50%")
+        laws = [return_law(plan.policy, mdp, plan.policy.grid, listed_limit=0) for plan in plans]
+        found.append([array.tobytes() for law in laws for array in (law.law.values, law.law.probs, law.deviation)])
+    assert found[0] == found[1] == found[2]

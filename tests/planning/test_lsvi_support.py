@@ -7,6 +7,7 @@ import pytest
 
 from tailrank import load
 from tailrank.checks import InputError
+from tailrank.planning.latent.sampled import plan_sampled
 from tailrank.planning.lsvi.model import view
 from tailrank.planning.lsvi.observed import LatentLsvi
 from tailrank.planning.lsvi.support import RewardUnits, SupportModel, plan_support_lsvi
@@ -103,6 +104,20 @@ def test_agrees_with_the_exact_planner(kinds):
     nothing = np.zeros(2, dtype=np.int64)
     after = policy.update(0, first, nothing, np.array([0.3, -0.5]), first, np.array([1.0, 1.0]))
     assert after == pytest.approx([0.5, 1.5])
+
+
+def test_sampled_states_give_the_exact_plan_where_every_psi_has_one():
+    """`plan_sampled` takes the same model; with one state for each psi its samples are exact."""
+    net, first, x, step = problem(seed=4, kinds=K + 1)
+    step = SupportStep(step.phi[:K], np.eye(K))
+    exact = plan_support(lambda h: step, net.phi(0, first), REWARDS, H, 0.3)
+    model = SupportModel(lambda h: step, net.phi(0, first), RewardUnits.of(REWARDS, 20), H)
+    plan = plan_sampled(model, 0.3, samples=2, rng=np.random.default_rng(0))
+    assert 0.5 * (plan.objective - H) == pytest.approx(exact.objective, abs=1e-9)
+    for h, left in ((1, 0.5), (2, 1.0)):
+        budgets = np.full(K, left)
+        expected = LowRankPolicy(net, exact).act(h, x[:K], budgets)
+        assert plan.act(h, np.arange(K), (2 * budgets).astype(int) + H - h).tolist() == expected.tolist()
 
 
 def test_a_stored_policy_acts_the_same_and_bad_files_are_refused(tmp_path):

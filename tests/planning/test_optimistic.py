@@ -142,8 +142,8 @@ def test_the_bernstein_bonus_by_hand():
     mean, variance = 0.25, 0.25 * 0.75
     paid = np.sqrt(2 * 0.02 * variance) + 0.02
     assert plan.curve[1] == pytest.approx(mean - paid)
-    for floor, least in ((0.5, paid), (1.5, 1.5 * np.sqrt(0.02))):  # below and above what is paid anyway
-        assert plan_bernstein(problem, [x, np.zeros((2, 1))], RNG, floor).curve[1] == pytest.approx(mean - least)
+    more = plan_bernstein(problem, [np.stack([x, x + 0.1]), np.zeros((2, 1))], RNG)
+    assert more.curve[1] == pytest.approx(mean - paid - 0.1)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,8 +16,8 @@ from tailrank.envs import make_simulator
 from tailrank.learning.learn import learn
 from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.shapes import horizon_of
 from tailrank.policies.softmax import Network, SoftmaxPolicy
-from tailrank.policies.tables import horizon_of
 from tailrank.runs.policy_files.storage import save
 
 RNG = np.random.default_rng(0)

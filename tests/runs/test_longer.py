@@ -54,7 +54,8 @@ def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_beginning(algori
             run(config, tmp_path / "parts")
         monkeypatch.undo()
     result = resume(tmp_path / "parts", changes={"iterations": 60})
-    assert (result["iterations"], result["notes"]) == (60, [])
+    assert result["iterations"] == 60
+    assert not any("ahead" in note for note in result["notes"])
     assert crashes.outcome(tmp_path / "parts") == crashes.outcome(tmp_path / "whole")
     assert RunConfig.read(tmp_path / "parts" / files.CONFIG) == long
 

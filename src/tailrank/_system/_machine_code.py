@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank._system.compiler_clock import COMPILING
 from tailrank._system.telling import announce
 from tailrank.checks import InputError
 
@@ -87,10 +88,12 @@ class Kept:
                     return CompileResult._rebuild(target, *data)
         if not announce("compiling for this machine, once"):
             _announce()
+        COMPILING.begin()
         return None
 
     def save_overload(self, types: Any, result: Any) -> None:
         """Keep this machine code if a folder can be written."""
+        COMPILING.end()
         if result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted):
             return
         name, problem = self._name(types, result.codegen), "there is no folder that only its owner can write to"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,18 +18,27 @@ T = TypeVar("T")
 PARTS_WORK = 50_000_000
 """Products above which a step is cut into more parts than cores, so that none waits long for the last."""
 
+POOL = "tailrank-part"
+"""What the names of our threads begin with."""
+
 SERIAL_WORK = 200_000
 """Products below which a step is not worth dividing over threads."""
 
 
-def over_states(kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray) -> None:
-    """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores."""
+def over_states(
+    kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray, *, finely: bool = True
+) -> None:
+    """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores.
+
+    finely: more parts than cores where there is much work; not for kernels that go through all states in every part.
+    """
     total, n = int(work.sum()), work.size
     workers = threads()
-    if workers == 1 or total < SERIAL_WORK:
+    inside = threading.current_thread().name.startswith(POOL)  # who waits for the pool must not be of it
+    if workers == 1 or total < SERIAL_WORK or inside:
         kernel(0, n, *arguments)
         return
-    parts = workers * (1 if total < PARTS_WORK else 4)
+    parts = workers * (4 if finely and total >= PARTS_WORK else 1)
     cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
     bounds = np.unique(np.concatenate([[0], cuts, [n]]))
     spans = list(pairwise(bounds.tolist()))
@@ -75,4 +85,4 @@ def cores() -> int:
 
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="tailrank")
+    return ThreadPoolExecutor(workers, thread_name_prefix=POOL)

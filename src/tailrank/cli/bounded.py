@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
     """Print, and save, the plan with the best mean subject to a bound."""
-    from tailrank.planning.objectives.constrained import maximise_mean, parse_bound
+    from tailrank.planning.objectives.constrained import parse_bound
+    from tailrank.planning.objectives.maximise import maximise_mean
 
     bound = parse_bound(options["subject_to"])
     notes: list[str] = []
@@ -32,7 +33,9 @@ def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
             raise Failure("--horizon auto: is not for --subject-to")
         plan = maximise_mean(read.mdp, bound, seconds=options["seconds"])
     notes[:0] = [line for line in dict.fromkeys(read.notes) if line not in notes]
-    if not plan.feasible:
+    if plan.undecided:
+        notes.append(f"{bound}: no plan was found that surely obeys it; raise --seconds to round rewards less")
+    elif not plan.feasible:
         notes.append(f"{bound}: no policy obeys it; this is the policy that comes nearest")
     elif plan.share < 1.0:
         notes.append(
@@ -40,7 +43,10 @@ def solve(source: str, criterion: str, options: dict[str, Any]) -> None:
         )
     if options["save"]:
         notes += _save(plan, read, options["save"])
-    result: dict[str, Any] = {"status": "exact" if plan.gap <= 1e-8 * (1.0 + abs(plan.upper)) else "bracketed"}
+    if not plan.exact:
+        notes.append("rewards lie on no common grid: what the bound is said to be is certain, not exact")
+    sure = plan.exact and plan.gap <= 1e-8 * (1.0 + abs(plan.upper))
+    result: dict[str, Any] = {"status": "exact" if sure else "bracketed"}
     result |= plan.as_dict() | {"seconds": plan.seconds, "notes": notes}
     if options["as_json"]:
         print_json(result, notes, options["quiet"])

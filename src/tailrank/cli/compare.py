@@ -57,16 +57,31 @@ FORMATS = ("svg", "png", "pdf")
 @click.option("--csv", "table", metavar="FILE", help="Also write all numbers to a table.")
 @click.option("-o", "--out", metavar="DIR", help="Also write pictures, tables and a page (index.html) there.")
 @click.option("--format", "kind", metavar="svg|png|pdf", help="Of the pictures in --out.  [default: svg]")
+@click.option("--rivals", is_flag=True, help="Runs on simulators: train rivals with as many steps, and judge them too.")
+@click.option("--import", "imports", multiple=True, metavar="PKG", help="With --rivals: package that runs may import.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(
-    sources: tuple[str, ...], table: str | None, out: str | None, kind: str | None, as_json: bool, **options: Any
+    sources: tuple[str, ...],
+    table: str | None,
+    out: str | None,
+    kind: str | None,
+    rivals: bool,
+    imports: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compare runs: who gets near the best CVaR how soon, who ends how high, and how sure that is.
 
     RUNS... are folders of runs (tailrank train), or folders that hold such folders (tailrank sweep). Runs of one task
     that differ in their seed only are one configuration; its numbers have intervals over its runs. A run that never
     got there counts as longer than itself.
+
+    With --rivals each run stands beside random actions, QR-DQN (by mean and by CVaR) and PPO after the same number of
+    steps, on the same fresh episodes; what they did is kept in the folder of the run.
     """
+    if rivals:
+        _rivals(sources, imports, as_json)
+        return
     from tailrank.comparison import compare as compare_runs
     from tailrank.comparison.export import as_dict, summary_csv
 
@@ -85,6 +100,36 @@ def compare(
     compared(found)
     for line in [*(f"note: {note}" for note in notes), *([f"{out}: {', '.join(written)}"] if out else [])]:
         say(line)
+
+
+def _rivals(sources: tuple[str, ...], imports: tuple[str, ...], as_json: bool) -> None:
+    """Print every run on a simulator beside its rivals."""
+    from dataclasses import asdict
+
+    from tailrank.cli.terminal import add_row, console, line, number, table_of
+    from tailrank.comparison.compare import run_folders
+    from tailrank.comparison.rivals import beside_rivals
+
+    found, notes = {}, dict[str, None]()
+    for folder in run_folders(sources):
+        found[str(folder)], more = beside_rivals(folder, imports, lambda text: say(text, err=True))
+        notes |= dict.fromkeys(more)
+    if as_json:
+        print_json({name: [asdict(row) for row in rows] for name, rows in found.items()}, list(notes), quiet=False)
+        return
+    out = console()
+    for name, rows in found.items():
+        line(out, name)
+        shown = table_of(["", "steps", "CVaR", "95% interval", "mean", "seconds"])
+        shown.columns[0].justify = "left"
+        for row in rows:
+            span = f"{number(row.cvar_low)} .. {number(row.cvar_high)}"
+            seconds = "-" if row.seconds is None else f"{row.seconds:.1f}"
+            add_row(shown, row.name, f"{row.steps:,}", number(row.cvar), span, number(row.mean), seconds)
+        out.print(shown)
+        out.print()
+    for note in notes:
+        say(f"note: {note}")
 
 
 def _check(table: str | None, out: str | None, kind: str | None) -> None:

@@ -67,7 +67,7 @@ def evaluate(
     of learn-logs, with a SOURCE. With --logs the policy is judged by records that it was not learned from.
     """
     from tailrank.envs.mdp_files.formats import suffixes
-    from tailrank.policies.tables import on_states
+    from tailrank.policies.shapes import on_states
     from tailrank.runs.log_runs import is_log_run
     from tailrank.runs.policy_files.storage import load
 
@@ -301,10 +301,13 @@ def as_dict(one: Estimate) -> dict[str, object]:
 
 def _check_fits(policy: Policy, mdp: FiniteMDP, name: str) -> None:
     """Raise unless the tables of `policy` have the steps, states and actions of the MDP."""
-    table = getattr(policy, "first", getattr(policy, "actions", None))
-    shape = table.shape[:2] if table is not None else ()
+    from tailrank.policies.shapes import table_shape
+    from tailrank.policies.tables import ClonedPolicy
+
+    shape: tuple[int, ...] = table_shape(policy) or ()
     if shape != (mdp.horizon, mdp.n_states):
         found = " and ".join(f"{n} {what}" for n, what in zip(shape, ("steps", "states"), strict=False))
         raise Failure(f"policy: has {found}, {name} has {mdp.horizon} steps and {mdp.n_states} states")
-    if int(policy.actions.max()) >= mdp.n_actions:  # type: ignore[attr-defined]
-        raise Failure(f"policy: plays action {policy.actions.max()}, {name} has {mdp.n_actions} actions")  # type: ignore[attr-defined]
+    most = policy.law.shape[1] - 1 if isinstance(policy, ClonedPolicy) else int(policy.actions.max())  # type: ignore[attr-defined]
+    if most >= mdp.n_actions:
+        raise Failure(f"policy: plays action {most}, {name} has {mdp.n_actions} actions")

@@ -12,8 +12,7 @@ from tailrank.cli.options import print_json
 if TYPE_CHECKING:
     from tailrank.envs.mdp_files.draft import Source
     from tailrank.models.mdp import FiniteMDP
-    from tailrank.policies.cloned import ClonedPolicy
-    from tailrank.policies.tables import BudgetPolicy, Policy
+    from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
     from tailrank.runs.policy_files.storage import Stored
 
 LABELLED = ("states", "actions")
@@ -34,7 +33,7 @@ def in_model(folder: str, read: Source) -> tuple[Policy, tuple[str, ...], float]
 
 def horizon_of_plan(folder: str) -> int:
     """H of the plan in a log's folder."""
-    from tailrank.policies.tables import horizon_of
+    from tailrank.policies.shapes import horizon_of
     from tailrank.runs.log_runs import read_log_run
 
     stored, _ = read_log_run(folder)
@@ -45,8 +44,8 @@ def fitted(stored: Stored, mdp: FiniteMDP, name: str) -> BudgetPolicy | ClonedPo
     """The plan of a log over the states of an MDP, matched by name or number."""
     import numpy as np
 
-    from tailrank.policies.cloned import ClonedPolicy
     from tailrank.policies.relabel import places, relabelled
+    from tailrank.policies.tables import ClonedPolicy
 
     policy: Any = stored.policy
     cloned = isinstance(policy, ClonedPolicy)
@@ -83,7 +82,7 @@ def off_policy(
     from tailrank.episodes.streams import Streams
     from tailrank.learning.offline.importance import judged
     from tailrank.learning.offline.limits import return_limits, reward_limits
-    from tailrank.policies.tables import horizon_of
+    from tailrank.policies.shapes import horizon_of
 
     if not 0.0 < checks.number(confidence, "confidence") < 1.0:
         raise Failure(f"--confidence {confidence}: must lie in (0, 1)")

@@ -75,14 +75,14 @@ def learn_logs(
     set by name or folder.
     """
     from tailrank.learning.offline.learn import learn_logs as learn
-    from tailrank.runs.log_runs import check_free, write_log_run
+    from tailrank.runs.log_runs import KeptStages, check_free, write_log_run
 
     name = Path(source).name.split(".")[0] or "log"
     out = Path(options.pop("out") or f"runs/{name}-logs")
     check_free(out)
     measures = measures_of(options, (options["tau"],), ())
     given: dict[str, Any] = {key: value or None if key.endswith("_range") else value for key, value in options.items()}
-    settings = {key: value for key, value in options.items() if value not in (None, ())}
+    settings = {key: str(x) if x == float("inf") else x for key, x in options.items() if x not in (None, ())}
     if str(given["states"]).isdigit():
         given["states"] = tuple(range(min(int(given["states"]), 10**7)))
     learned = learn(
@@ -91,6 +91,7 @@ def learn_logs(
         actions=action_labels(actions),
         objective=None if measures is None else measures[0],
         watch=None if quiet else progress(),
+        keeper=lambda mark: KeptStages(out, mark),
         **given,
     )
     write_log_run(out, learned, source, settings)
@@ -145,14 +146,18 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     sure = f"with probability {1 - learned.delta:g}"
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
     say(f"  {learned.objective} of the plan    at least {learned.lower:.6g} {sure}")
-    say(f"  if the counts were the truth    {learned.promise:.6g}")
+    model = "model" if "model" in learned.diagnostics else "counts"
+    say(f"  {f'if the {model} were the truth':<32}{learned.promise:.6g}")
     say(f"  of any policy                   at most {learned.upper:.6g} {sure}")
     say(f"  of whoever made the log         {b.cvar:.6g}, in [{b.low:.6g}, {b.high:.6g}] {sure}; mean {b.mean:.6g}")
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
     if cover.rare is not None and cover.unseen is not None:
         say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
     if learned.status == "not improved":
-        kept = learned.diagnostics.get("returned") == "behaviour"
-        what = "acts as whoever made the log" if kept else "takes only actions that were taken more than once"
-        say(f"  the records do not show that it beats what was done: keep to that; what was saved {what}")
+        saved = {
+            "behaviour": "; what was saved acts as whoever made the log",
+            "actions taken more than once": "; what was saved takes only actions that were taken more than once",
+        }
+        what = saved.get(learned.diagnostics.get("returned", ""), "")
+        say(f"  the records do not show that it beats what was done: keep to that{what}")
     say(f"{out}: saved; tailrank report {out} shows what the records support")

@@ -12,7 +12,7 @@ from tailrank.checks import InputError
 from tailrank.cli.terminal import add_row, console, line, number, table_of
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.report.policy_table import runs
 from tailrank.runs.policy_files.storage import Stored
 
@@ -92,6 +92,9 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
         about = "acts on the step and the state alone"
         shape = _pair(policy.actions)
         return Face((about,), shape, ("step", "state", "action"), lambda h, s: _markov_rows(policy, h, s))
+    if isinstance(policy, ClonedPolicy):
+        about, columns = "draws its actions, at every step alike", ("step", "state", "probability", "action")
+        return Face((about,), (1, len(policy.law)), columns, lambda _, s: _cloned_rows(policy, s))
     if isinstance(policy, LevelPolicy):
         about, columns = "acts on a confidence level that every outcome moves", ("step", "state", "level", "action")
         return Face((about,), _pair(policy.actions), columns, lambda h, s: _level_rows(policy, h, s))
@@ -102,6 +105,12 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
         columns = ("step", "place", "remaining budget", "action")
         return Face(_low_rank(policy, info), (policy.horizon, 1), columns, lambda h, _: _mean_rows(policy, h))
     raise InputError(f"policy: no table is known for a {type(policy).__name__}")
+
+
+def _cloned_rows(policy: ClonedPolicy, s: int) -> Rows:
+    for action in np.argsort(-policy.law[s], kind="stable"):
+        if policy.law[s, action] > 0.0:
+            yield number(float(policy.law[s, action])), int(action)
 
 
 def _told(info: dict[str, Any]) -> list[str]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tailrank.checks import InputError, did_you_mean, number, one_of, whole
 from tailrank.comparison import _notes, across, measures
-from tailrank.comparison._records import Record, run_folders
+from tailrank.comparison._records import Record
+from tailrank.comparison._records import run_folders as run_folders
 from tailrank.comparison.across import Overall, Pair
 from tailrank.comparison.groups import Paths, by_kind
 from tailrank.comparison.measures import SCORES, Options, TaskResults

@@ -20,7 +20,8 @@ from tailrank.envs import sources
 from tailrank.envs.protocols import LARGEST, CountableEnv, Simulator
 from tailrank.episodes._gymnasium import play_in_gymnasium
 from tailrank.models.mdp import FiniteMDP
-from tailrank.policies.tables import Policy, PolicyHolder, check_fits, horizon_of, on_states, policy_of
+from tailrank.policies.shapes import check_fits, horizon_of, on_states
+from tailrank.policies.tables import Policy, PolicyHolder, policy_of
 
 if TYPE_CHECKING:
     pass

@@ -27,7 +27,8 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.policies.result import Result
-from tailrank.policies.tables import Policy, PolicyHolder, policy_of, table_shape
+from tailrank.policies.shapes import table_shape
+from tailrank.policies.tables import Policy, PolicyHolder, policy_of
 from tailrank.risk.intervals import METHODS, ConfidenceInterval, cvar_interval, mean_interval, var_interval
 from tailrank.risk.law import ReturnLaw
 

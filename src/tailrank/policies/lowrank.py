@@ -146,6 +146,11 @@ class LowRankPolicy(SupportPolicy):
         return outcomes_of(self.model, h, states, self.exploration, self.laws)
 
 
+@dataclass(frozen=True)
+class CautiousPolicy(LowRankPolicy):
+    """The plan with a penalty for what was seldom seen, which is part of it."""
+
+
 def outcomes_of(
     model: OutcomeNetwork, h: int, x: np.ndarray, exploration: Exploration | None, laws: RewardLaws | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -155,8 +160,3 @@ def outcomes_of(
         rewards = laws(h, x)[:, :, None, :]
     phi = (kinds[..., None] * rewards).reshape(*kinds.shape[:2], -1)
     return phi, None if exploration is None else exploration.bonus(h, kinds, model.places(x))
-
-
-@dataclass(frozen=True)
-class CautiousPolicy(LowRankPolicy):
-    """The plan with a penalty for what was seldom seen, which is part of it."""

@@ -19,7 +19,8 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.policies.tables import MarkovPolicy, Policy, horizon_of, on_states
+from tailrank.policies.shapes import horizon_of, on_states
+from tailrank.policies.tables import MarkovPolicy, Policy
 
 AUGMENTED = ("observation", "step", "budget")
 """What an observation of `BudgetObservation` holds."""

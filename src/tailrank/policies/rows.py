@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 
 
 def policy_columns(policy: Policy, states: Sequence[object] = (), actions: Sequence[object] = ()) -> dict[str, Any]:
@@ -26,6 +26,9 @@ def policy_columns(policy: Policy, states: Sequence[object] = (), actions: Seque
     elif isinstance(policy, MarkovPolicy):
         step, state = np.indices(policy.actions.shape).reshape(2, -1)
         columns = {"step": step, "state": state, "action": policy.actions.ravel()}
+    elif isinstance(policy, ClonedPolicy):
+        state, action = np.nonzero(policy.law)
+        columns = {"state": state, "action": action, "probability": policy.law[state, action]}
     elif isinstance(policy, LevelPolicy):
         columns = _levels(policy)
     else:

@@ -238,6 +238,25 @@ class UniformPolicy(Memoryless):
         return np.asarray(memory[:, h])
 
 
+@dataclass(frozen=True, eq=False)
+class ClonedPolicy(Memoryless):
+    """law [S, A]: the probability of every action; horizon: H. Draws are those of `rng`."""
+
+    law: np.ndarray
+    horizon: int
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def start(self, n: int) -> np.ndarray:
+        """A random number for each step of n episodes, [n, H], so that draws do not depend on what happens."""
+        return self.rng.random((n, self.horizon))
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The action that the random number of step h falls on."""
+        total = np.cumsum(self.law[states], axis=1)
+        drawn = (memory[:, h, None] * total[:, -1:] >= total).sum(axis=1)
+        return np.asarray(np.minimum(drawn, self.law.shape[1] - 1))
+
+
 @dataclass(frozen=True)
 class LevelPolicy:
     """Acts on (step, state, confidence level): the policy of Chow et al. (2015), levels on a grid.
@@ -302,44 +321,3 @@ class LevelPolicy:
 
     def _first_pair(self, h: int) -> int:
         return h * self.actions.shape[1] * self.n_actions if self._timed else 0
-
-
-def table_shape(policy: Policy) -> tuple[int, int] | None:
-    """The numbers of steps and states (H, S) of a policy of tables, else None."""
-    policy = policy.first if isinstance(policy, MixedPolicy) else policy
-    if not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
-        return None
-    return (policy.first if isinstance(policy, BudgetPolicy) else policy.actions).shape[:2]
-
-
-def check_fits(policy: Policy, H: int, S: int, A: int) -> None:
-    """Raise unless a policy of tables has those of H steps, S states and A actions; kernels do not check indices."""
-    if isinstance(policy, MixedPolicy):
-        check_fits(policy.first, H, S, A)
-        policy = policy.second
-    shape = table_shape(policy)
-    if shape is None or not isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy):
-        return
-    if shape != (H, S):
-        raise InputError(f"policy: is for {shape[0]} steps and {shape[1]} states, the MDP has {H} and {S}")
-    most = int(policy.actions.max(initial=0))
-    if isinstance(policy, BudgetPolicy):
-        most = max(most, int(policy.elsewhere.max(initial=0)))
-    if most >= A:
-        raise InputError(f"policy: plays action {most}, the MDP has actions 0..{A - 1}")
-    if isinstance(policy, LevelPolicy) and policy.n_actions != A:
-        raise InputError(f"policy: is for {policy.n_actions} actions, the MDP has {A}")
-
-
-def on_states(policy: Policy) -> bool:
-    """Whether it plays on the numbers of states, not on observations."""
-    return isinstance(policy, BudgetPolicy | MarkovPolicy | LevelPolicy | MixedPolicy)
-
-
-def horizon_of(policy: Policy) -> int | None:
-    """H of a policy that knows how many steps it is for, else None."""
-    steps = getattr(policy, "horizon", None)
-    if steps is None:
-        table = getattr(policy, "first", getattr(policy, "actions", None))
-        steps = len(table) if isinstance(table, np.ndarray) and table.ndim > 1 else None
-    return None if steps is None else int(steps)

@@ -175,7 +175,11 @@ def _describe_like(fresh: np.ndarray, name: str) -> str:
     """What an array of a checkpoint must be to take the place of this one."""
     kind = {"i": "whole", "u": "whole", "f": "float"}.get(fresh.dtype.kind, str(fresh.dtype))
     rules = (
-        "any" if name.startswith("tracked") else ">= 0" if name.startswith(("visits.", "counts.", "counters")) else ""
+        "any"
+        if name.startswith(("tracked", "menu.scores"))
+        else ">= 0"
+        if name.startswith(("visits.", "counts.", "counters"))
+        else ""
     )
     return f"{kind} [{', '.join(map(str, fresh.shape))}] {rules}".rstrip()
 

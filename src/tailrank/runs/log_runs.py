@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.runs.folder import PLAN
 from tailrank.runs.policy_files import storage
 
-LOGS = "logs.json"
+LOGS, STAGES = "logs.json", "stages.json"
 FORMAT, SCHEMA = "tailrank-logs", 1
 
 
@@ -32,8 +34,51 @@ def check_free(folder: Path) -> None:
     """Raise unless `folder` can become one: it is new, empty, or held another plan from records."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}: must be a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not is_log_run(folder):
+    others = [path for path in folder.iterdir() if path.name != STAGES] if folder.is_dir() else []
+    if others and not is_log_run(folder):
         raise InputError(f"--out {folder}: holds other files; choose a new folder")
+
+
+class KeptStages(dict[str, Any]):
+    """Stages of a call that are written to a folder as they are done."""
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = folder, fingerprint
+        super().__init__(_stages_of(folder, fingerprint))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"fingerprint": self.fingerprint, "stages": dict(self)})
+        write_bytes(self.folder / STAGES, text.encode(), inside=True)
+
+
+def _stages_of(folder: Path, fingerprint: str) -> dict[str, Any]:
+    """What a call with this fingerprint has left in the folder; nothing where it is another's or damaged."""
+    try:
+        found = read_json(folder / STAGES)
+    except (InputError, FileNotFoundError):
+        return {}
+    mine = isinstance(found, dict) and found.get("fingerprint") == fingerprint
+    stages = found.get("stages") if mine else None
+    whole = isinstance(stages, dict) and all(name in SHAPES and SHAPES[name](x) for name, x in stages.items())
+    return dict(stages) if whole and stages is not None else {}
+
+
+def _numbers(values: Any) -> bool:
+    return all(isinstance(x, float | int) and math.isfinite(x) for x in values)
+
+
+SHAPES: dict[str, Callable[[Any], bool]] = {
+    "cross-fitted": lambda x: (
+        isinstance(x, list) and all(isinstance(y, list) and len(y) == 2 and _numbers(y) for y in x)
+    ),
+    "caution": lambda x: isinstance(x, str),
+    "upper": lambda x: _numbers([x]),
+    "half": lambda x: isinstance(x, dict) and _numbers(x.values()),
+    "models": lambda x: isinstance(x, list) and len(x) == 2 and isinstance(x[1], dict) and _numbers(x[1].values()),
+}
+"""What a stage that was kept looks like; a file with anything else is not used."""
 
 
 def write_log_run(folder: Path, learned: LearnedFromLogs, source: str, settings: dict[str, Any]) -> None:
@@ -62,6 +107,7 @@ def write_log_run(folder: Path, learned: LearnedFromLogs, source: str, settings:
         "notes": list(learned.notes),
     }
     write_bytes(folder / LOGS, (json.dumps(found, indent=1, allow_nan=False) + "\n").encode(), inside=True)
+    (folder / STAGES).unlink(missing_ok=True)
 
 
 def read_log_run(folder: str | Path) -> tuple[storage.Stored, dict[str, Any]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sys
+import threading
 import warnings
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,12 +24,11 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     warnings.simplefilter("ignore")
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(asked, messages), daemon=True).start()
     played: Any = None
     while True:
-        try:
-            message, _ = read_frame(asked)
-        except EOFError:
-            break
+        message = messages.get()
         try:
             if "calls" in message:
                 found = [
@@ -42,6 +43,15 @@ def main() -> None:
         seen = [row.features for row in found if not isinstance(row, str)]
         plain = [row if isinstance(row, str) else [row.reward, row.over] for row in found]
         write_frame(answers, {"rows": plain}, np.concatenate(seen) if seen else None)
+
+
+def _listen(asked: BinaryIO, messages: queue.SimpleQueue[Any]) -> None:
+    """Hand on messages; where nobody asks any more the process ends, even in a step that does not return."""
+    try:
+        while True:
+            messages.put(read_frame(asked)[0])
+    except EOFError:
+        os._exit(0)
 
 
 def opened(about: dict[str, Any]) -> Any:

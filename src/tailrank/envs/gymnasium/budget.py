@@ -21,7 +21,8 @@ from gymnasium import spaces
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.policies.tables import Policy, horizon_of
+from tailrank.policies.shapes import horizon_of
+from tailrank.policies.tables import Policy
 
 
 class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):

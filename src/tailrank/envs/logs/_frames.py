@@ -25,7 +25,10 @@ def of_frame(frame: Any) -> RawTable:
     try:
         import narwhals
     except ImportError:
-        raise InputError(f"frame: {MISSING}") from None
+        names = list(getattr(frame, "columns", ()))
+        if not names or not all(hasattr(frame[name], "to_list") for name in names):
+            raise InputError(f"frame: {MISSING}") from None
+        return of_frame({str(name): frame[name].to_list() for name in names})  # pandas and Polars need no more
     try:
         known = narwhals.from_native(frame, eager_only=True)
     except TypeError:

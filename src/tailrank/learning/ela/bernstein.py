@@ -6,12 +6,13 @@ under the right budget the shortfall is zero but in the worst tau-fraction. The 
 norm of the learned features in place of 1 / sqrt(N):
 
     x = c_a^2 (A + d^2) L ||phi_h(s, a)||^2_{Sigma_h^{-1}}           (so that alpha ||phi|| = H sqrt(x))
-    b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R       (`planning/latent/optimistic.py`)
+    b_h(s, c, a) = sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + y R       (`planning/latent/optimistic.py`)
+    y = max { x, f log(1 + k) ||phi_h(s, a)||^2_{Sigma_h^{-1}} }
 
-Where the learned model has no spread only x R is left, which is quadratic in c_a: with a scale that is practical it is
-so small that a way which once looked bad is never tried again. `floor` = f > 0 keeps at least f R sqrt(x), this share
-of the bonus that goes by the range (R: the most that can still be earned): it falls with the root of the visits and
-grows with the logarithm of the episodes, so that exploring never ends.
+Bernstein's inequality has y = x. But x is quadratic in c_a: with a scale that is practical y R, all that is paid where
+the learned model has no spread, is so small that a way which once looked bad is never tried again. `floor` = f > 0
+gives this term a scale of its own: it falls with the visits and grows with the logarithm of the rounds k, so that
+exploring never ends.
 
 Nothing is proved about it: the variance is that of the learned model, and the one-step-back argument that lets
 Algorithm 1 pay for the error of step h + 1 at step h is not used, so that all steps but the last carry a bonus.
@@ -34,20 +35,21 @@ from tailrank.models.problem import PlanningProblem
 from tailrank.planning.latent.optimistic import plan_bernstein
 
 
-def elliptical_squares(problem: PlanningProblem, schedule: Schedule) -> list[np.ndarray]:
-    """x of every pair, [H] of [G, A]; zero at the last step."""
+def elliptical_squares(problem: PlanningProblem, schedule: Schedule, floor: float = 0.0) -> list[np.ndarray]:
+    """x and y of every pair, [H] of [2, G, A]; zero at the last step."""
     H, A, d = problem.horizon, problem.n_actions, problem.dimension
     k, log_class = problem.rounds, problem.log_class
     weight = schedule.alpha_scale**2 * (A + d * d) * schedule.confidence(k, H, log_class)
     norms = elliptical_norms(problem.model, problem.visits, schedule.lam(k, H, d, log_class))
-    return [*(weight * norm**2 for norm in norms), np.zeros(problem.law_of[-1].shape)]
+    least = max(weight, floor * np.log1p(k))
+    return [*(np.stack([weight * norm**2, least * norm**2]) for norm in norms), np.zeros(problem.law_of[-1].shape)]
 
 
 @dataclass(frozen=True)
 class ELABernstein(ELA):
     """ELA with a Bernstein-type bonus; `alpha_scale` is c_a.
 
-    floor: the share of the bonus by range that is paid at least.
+    floor: f, the scale of the part that does not depend on the spread.
     """
 
     schedule: Schedule = part(PRACTICAL, only=("alpha_scale", "lam_scale", "log"))
@@ -59,9 +61,9 @@ class ELABernstein(ELA):
         check=checks.not_negative,
         metavar="F",
         kw_only=True,
-        help="Pay at least this share of the bonus that goes by the range (0: exploring may end).",
+        help="Scale of the bonus by visits alone (0: exploring may end).",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "planner", partial(plan_bernstein, floor=self.floor))
+        object.__setattr__(self, "bonus", partial(elliptical_squares, floor=self.floor))

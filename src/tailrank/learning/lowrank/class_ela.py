@@ -20,7 +20,7 @@ from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.settings import Collecting
 from tailrank.learning.lowrank.class_planning import ChosenModel, ClassPolicy, bonus_of, policy_in
-from tailrank.learning.lowrank.collection import collected, printed_starts
+from tailrank.learning.lowrank.collection import collected, printed_starts, rolled_in
 from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.schedule import Schedule
@@ -78,7 +78,8 @@ class FunctionClassELA(SimulatorLearner):
     """ELA (Algorithm 1) on a finite class of functions (phi, psi) of raw states.
 
     members: pairs of functions (see `function_class.py`), rewards: their laws (default: those that the simulator
-    tells). It is for Python only: the command line stores what it learns, and functions are never stored.
+    tells; there is nothing that learns them here). ends: the last kind of phi is the end of an episode. To train it by
+    name (`--algorithm package:Class`), derive a class whose `members` are its own.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("best", "greedy")
@@ -92,6 +93,7 @@ class FunctionClassELA(SimulatorLearner):
         help="H episodes that end in uniform actions, or whole episodes of the plan.",
     )
     share: bool = setting(False, kind=bool, help="One member for all steps.")
+    ends: bool = setting(False, kind=bool, help="The last kind of phi is the end of an episode.")
     bonus: Literal["elliptical", "none"] = setting(
         "elliptical", words=("elliptical", "none"), metavar="elliptical|none", help="What the bonus measures."
     )
@@ -100,29 +102,31 @@ class FunctionClassELA(SimulatorLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        FunctionClass(self.members)
+        FunctionClass(self.members, self.ends)
 
     @property
     def function_class(self) -> FunctionClass:
         """F."""
-        return FunctionClass(self.members)
+        return FunctionClass(self.members, self.ends)
 
     def init(self, env: Simulator, streams: Streams) -> ClassState:
-        """Nothing played; uniform actions."""
-        if env.horizon < 2:
-            raise InputError(f"{env.name}: horizon = {env.horizon}, must be at least 2 for there to be transitions")
+        """Nothing played; uniform actions. Where H is 1 nothing is learned: the known rewards are the model."""
         self._rewards(env)
         scores = np.zeros((env.horizon - 1, self.function_class.size))
         return ClassState(0, PlayedEpisodes.none(env.horizon, env.n_features), scores, self._uniform(env, streams))
 
     def step(self, state: ClassState, env: Simulator, streams: Streams) -> tuple[ClassState, ClassInfo]:
         """One iteration."""
-        k, printed = state.k + 1, self.collect == "printed"
+        k, printed = state.k + 1, self.collect == "printed" and env.horizon > 1
         rounds = max(self.batch, round(self.growth * self._rounds(state.played)))
         first = printed_starts(env.horizon, rounds) if printed else None
-        seeds = streams.train_seeds(k, rounds * self.episodes_each(env.horizon))
+        seeds, rng = streams.train_seeds(k, rounds * self.episodes_each(env.horizon)), streams.planner(k, 0)
         played, new = state.played, PlayedEpisodes.none(env.horizon, env.n_features)
-        for batch in collected(state.policy, env, seeds, first, streams.planner(k, 0)):
+        if self.ends and printed:
+            batches = rolled_in(state.policy, env, seeds, rng)
+        else:
+            batches = collected(state.policy, env, seeds, first, rng, whole=not self.ends)
+        for batch in batches:
             new = new.with_played(batch)
             played = played.with_played(batch)
         scores = state.scores + self.function_class.scores(self.data(new)[0], env.n_actions, env.horizon - 1)
@@ -181,12 +185,15 @@ class FunctionClassELA(SimulatorLearner):
         if self.collect == "plan":
             return seen, np.ones(seen.n, dtype=bool)
         first = seen.episode % played.horizon - 1
-        return seen.where(seen.step >= first), (seen.step == first)[seen.step >= first]
+        used = (seen.step >= first) & (seen.step <= first + 1)
+        return seen.where(used), (seen.step == first)[used]
 
     def _planned(self, state: ClassState, env: Simulator, streams: Streams, explore: bool) -> ClassPolicy:
         model = ChosenModel(self.function_class, self.chosen(state), self._rewards(env), env.n_actions)
         seen, in_d = self.data(state.played)
-        bonus = bonus_of(model, seen.where(in_d), self.schedule, self._rounds(state.played)) if explore else None
+        bonus = None
+        if explore and env.horizon > 1:
+            bonus = bonus_of(model, seen.where(in_d), self.schedule, self._rounds(state.played))
         return policy_in(model, seen, state.played.first, self.tau, bonus, streams.planner(state.k, 1))
 
     def _rounds(self, played: PlayedEpisodes) -> int:

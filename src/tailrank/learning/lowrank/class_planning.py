@@ -8,10 +8,13 @@ An expectation under psi_k is a weighted mean over the next states seen after th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.learning.ela.bonus import covariance_root, norms_in
 from tailrank.learning.lowrank.function_class import FunctionClass, KnownRewards
 from tailrank.learning.lowrank.planning import psi_weights
@@ -61,6 +64,8 @@ class ChosenModel:
 
     def phi(self, h: int, x: np.ndarray) -> np.ndarray:
         """phi_h [n, A, d] at states [n, m]. Where the last step leads does not matter: the phi of the one before."""
+        if not self.chosen:
+            return np.ones((len(x), self.n_actions, 1))
         return self.members.phi(self.chosen[min(h, self.horizon - 2)], x, self.n_actions)
 
     def outcomes(self, h: int, x: np.ndarray, bonus: EllipticalBonus | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -77,7 +82,7 @@ class ChosenModel:
 
 @dataclass(frozen=True)
 class ClassPolicy(SupportPolicy):
-    """The plan in a chosen model, with its bonus if it explores. It lives in memory: functions are never stored."""
+    """The plan in a chosen model, with its bonus if it explores. A file holds all but the functions (`UnboundPlan`)."""
 
     model: ChosenModel
     plan: SupportPlan
@@ -92,6 +97,49 @@ class ClassPolicy(SupportPolicy):
     def outcomes(self, h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """phi and the bonus of the model."""
         return self.model.outcomes(h, states, self.bonus)
+
+
+@dataclass(frozen=True)
+class UnboundPlan:
+    """What a file holds of a `ClassPolicy`: the plan, and which members [H - 1] of the class it is for.
+
+    No file ever holds code, so the functions are handed over again: `bound(members, rewards)` is the policy.
+    """
+
+    plan: SupportPlan
+    chosen: tuple[int, ...]
+    n_features: int
+    n_actions: int
+    ends: bool = False
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return len(self.plan.tables)
+
+    def bound(self, members: Sequence[Any], rewards: KnownRewards) -> ClassPolicy:
+        """The policy with the members of the class that it was learned with, in their order, and the known rewards."""
+        found = FunctionClass(members, self.ends)
+        if max(self.chosen, default=0) >= found.size:
+            raise InputError(f"members: the plan is for member {max(self.chosen)}, found {found.size} members")
+        model = ChosenModel(found, self.chosen, rewards, self.n_actions)
+        J = len(self.plan.tables[0])
+        probe, _ = model.outcomes(0, np.zeros((1, self.n_features)), None)
+        if probe.shape[2] != J:
+            raise InputError(f"members, rewards: make {probe.shape[2]} kinds of outcomes, the plan has {J}")
+        return ClassPolicy(model, self.plan, self.n_features)
+
+    def start(self, n: int) -> np.ndarray:
+        """Nothing can be played yet."""
+        raise InputError("policy: its phi are functions, which no file holds; bound(members, rewards) has them again")
+
+    def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Nothing can be played yet."""
+        return self.start(len(states))
+
+    def update(self, h: int, *played: Any) -> np.ndarray:
+        """Nothing can be played yet."""
+        return self.start(0)
 
 
 def bonus_of(model: ChosenModel, seen: PlayedTransitions, schedule: Schedule, rounds: int) -> EllipticalBonus:
@@ -113,13 +161,19 @@ def policy_in(
     rng: np.random.Generator,
 ) -> ClassPolicy:
     """The best policy in the model with this bonus: V at the next states seen, from the first states [n, m]."""
+    on = seen.where(~(seen.ended & model.members.ends))
+    anywhere = on.after if on.n else first
 
     def step(h: int) -> SupportStep:
-        part = seen.where(seen.step == h)
-        after, kinds = part.after.astype(np.float64), model.played(part, h)
+        part = on.where(on.step == h)
+        kinds = model.played(part, h)
+        after = part.after if part.n else anywhere  # all episodes ended before: psi looks at what was seen elsewhere
+        d = model.phi(h, first[:1]).shape[2] - int(model.members.ends)
+        base = kinds[:, :d].mean(axis=0) if part.n else np.full(d, 1.0 / d)
+        after = after.astype(np.float64)
         with np.errstate(divide="ignore"):
-            log_psi = np.log(model.members.psi(model.chosen[h], after, kinds.shape[1]))
-        kept, weights = psi_weights(log_psi, kinds.mean(axis=0), rng)
+            log_psi = np.log(model.members.psi(model.chosen[h], after, d))
+        kept, weights = psi_weights(log_psi, base, rng)
         phi, paid = model.outcomes(h + 1, after[kept], bonus)
         return SupportStep(phi, weights, paid)
 

@@ -2,7 +2,7 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states), and the low-rank model is in charge as long as it
-wins by more than three standard errors. The comparison is made after the pilot and whenever the data has doubled.
+wins by more than three standard errors. The comparison is made after the pilot and whenever the data has grown by half.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -35,12 +35,15 @@ from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
 
-AGAIN = 2.0
+AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
-"""Standard errors by which the low-rank model must win: it is tried many times."""
+"""Standard errors by which the low-rank model must win: it is tried many times. It stays in charge until it loses by
+as many."""
+LOST = 2
+"""A model that lost so clearly is compared again as if there had been this many times as many episodes."""
 SHARE = 0.1
 """Episodes between two plans of a low-rank model, as a share of all so far."""
 
@@ -120,7 +123,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
         wider, block = grid != state.block.grid, replace(state.block, k=k, grid=grid)
         state = replace(state, block=self.block.refitted(block, simulator, streams) if wider else block)
         refit = wider or state.episodes >= REFIT * state.fitted_at
-        if refit and state.episodes >= AGAIN * state.compared and not self.always:
+        if refit and state.episodes >= AGAIN**2 * state.compared and not self.always:
             block = self.block.refitted(state.block, simulator, streams)
             state = self._compare(block, simulator, streams, state)
         elif refit:
@@ -146,10 +149,10 @@ class LowRankELA(ObservedELA, LowRankSettings):
             grid = remember(state.block.replay, grid, played, simulator, self.levels)
         return np.concatenate([played.returns for played in parts]), grid
 
-    def next_batch(self, state: LowRankState) -> int:
+    def next_batch(self, state: Any) -> int:
         """Episodes of the next iteration."""
-        share = self.growth if state.fit is None else max(self.growth, SHARE)
-        return max(self.batch, round(share * state.episodes))
+        charge = isinstance(state, LowRankState) and state.fit is not None
+        return max(self.batch, round((max(self.growth, SHARE) if charge else self.growth) * state.episodes))
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
@@ -206,7 +209,11 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def _marked(self, replay: Replay) -> Replay:
         """The episodes, told which of their steps are learned from; the pilot's are all."""
-        replay.roll_ins = None if self.collect == "plan" else RollIns(self.pilot, counted=self.collect == "rollins")
+        replay.roll_ins = (
+            None
+            if self.collect == "plan"
+            else RollIns(min(self.pilot, self.longest_pilot), counted=self.collect == "rollins")
+        )
         return replay
 
     def resumed(self, state: Any, simulator: Simulator) -> Any:
@@ -225,22 +232,21 @@ class LowRankELA(ObservedELA, LowRankSettings):
         n = self._marked(block.replay).n
         before = None if last is None else last.fit
         fit = self._oracle.fit(block.replay, simulator.n_actions, rng=streams.oracle(block.k, 1, n), last=before)
-        if not self.always and not self._wins(block, fit, simulator.n_actions, before is not None):
-            return LowRankState(block, block.policy, compared=n)
+        if not self.always:
+            lead = self._lead(block, fit, simulator.n_actions)
+            if lead <= (CLEAR if before is None else -CLEAR):
+                return LowRankState(block, block.policy, compared=n if lead > -CLEAR else LOST * n)
         return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 
-    def _wins(self, block: ObservedState, fit: LowRankFit, n_actions: int, charge: bool) -> bool:
-        """Whether the low-rank model explains held-out transitions better than the block decoder, beyond chance.
-
-        charge: it is in charge already, and stays so unless it is worse beyond chance.
-        """
+    def _lead(self, block: ObservedState, fit: LowRankFit, n_actions: int) -> float:
+        """By how many standard errors the low-rank model explains held-out transitions better than the block one."""
         replay, shared = block.replay, self.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
         gain = new[keep] - old
-        return bool(gain.mean() > (-CLEAR if charge else CLEAR) * gain.std() / np.sqrt(gain.size))
+        return float(gain.mean() / max(float(gain.std()) / np.sqrt(gain.size), 1e-12))
 
     def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)

@@ -6,7 +6,8 @@
 
 States are vectors that need never repeat, so nothing is counted: a member is judged by what it says of each transition.
 The densities may carry any factor that depends on x' alone and is the same for every member and every j. |F| is the
-number of members. Rewards are known, as in the paper.
+number of members. Rewards are known, as in the paper. Where episodes may end early, the end is one more kind of phi,
+and a transition that ended has the likelihood phi_d(x, a).
 """
 
 from __future__ import annotations
@@ -70,9 +71,13 @@ class KnownRewards:
 
 @dataclass(frozen=True)
 class FunctionClass:
-    """The class F; members may be given as plain pairs."""
+    """The class F; members may be given as plain pairs.
+
+    ends: the last kind of phi is the end of the episode; psi has one column less than phi.
+    """
 
     members: Sequence[Any]
+    ends: bool = False
 
     def __post_init__(self) -> None:
         found = []
@@ -114,13 +119,19 @@ class FunctionClass:
         """The log-likelihood of transitions [T] at each step h = 0..steps - 1 under every member, [steps, F]."""
         x, after = seen.features.astype(np.float64), seen.after.astype(np.float64)
         result, dimension = np.zeros((steps, self.size)), 0
+        if seen.n == 0:
+            return result
         for i in range(self.size):
             phi = self.phi(i, x, n_actions)[np.arange(len(x)), seen.actions]
             dimension = dimension or phi.shape[1]
             if phi.shape[1] != dimension:
                 raise InputError(f"members[{i}]: phi has d = {phi.shape[1]}, members[0] has {dimension}")
+            on = dimension - int(self.ends)
+            likely = (phi[:, :on] * self.psi(i, after, on)).sum(axis=1)
+            if self.ends:
+                likely = np.where(seen.ended, phi[:, -1], likely)
             with np.errstate(divide="ignore"):
-                logs = np.log((phi * self.psi(i, after, dimension)).sum(axis=1))
+                logs = np.log(likely)
             for h in range(steps):
                 result[h, i] = logs[seen.step == h].sum()
         return result

@@ -13,6 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
+CHUNK = 4096
+"""Places whose distances are held at once."""
+
 
 @dataclass(frozen=True)
 class Gaussians:
@@ -33,32 +36,34 @@ class Gaussians:
 
     def log_densities(self, z: np.ndarray) -> np.ndarray:
         """log psi_k of places [n, k], [n, K]."""
-        k = self.means.shape[1]
-        result = np.empty((len(z), len(self.means)))
-        for i, (mean, white) in enumerate(zip(self.means, self.whiteners, strict=True)):
-            scale = np.log(np.abs(np.diagonal(white))).sum() - 0.5 * k * np.log(2 * np.pi)
-            result[:, i] = scale - 0.5 * (((z - mean) @ white) ** 2).sum(axis=1)
+        K, k = self.means.shape
+        scale = np.log(np.abs(np.diagonal(self.whiteners, axis1=1, axis2=2))).sum(axis=1) - 0.5 * k * np.log(2 * np.pi)
+        white = self.whiteners.transpose(1, 0, 2).reshape(k, K * k)
+        centres = (self.means[:, None, :] @ self.whiteners).reshape(K * k)
+        result = np.empty((len(z), K))
+        for i in range(0, len(z), CHUNK):
+            away = (z[i : i + CHUNK] @ white - centres).reshape(-1, K, k)
+            result[i : i + CHUNK] = scale - 0.5 * np.einsum("nik,nik->ni", away, away)
         return result
 
 
 def refit(z: np.ndarray, share: np.ndarray, pooled: np.ndarray, nu: float) -> Gaussians:
     """The M-step: Gaussians for places [n, k] with responsibilities share [n, K], shrunk towards pooled [k, k]."""
-    K, k = share.shape[1], z.shape[1]
-    means, whiteners = np.empty((K, k)), np.empty((K, k, k))
     total = share.sum(axis=0)
-    for i in range(K):
-        means[i] = share[:, i] @ z / max(total[i], 1e-300)
-        away = z - means[i]
-        scatter = (away * share[:, i, None]).T @ away + nu * pooled
-        whiteners[i] = whitener(scatter / (total[i] + nu))
-    return Gaussians(means, whiteners)
+    means = share.T @ z / np.maximum(total, 1e-300)[:, None]
+    scatters = []
+    for mean, mine in zip(means, share.T, strict=True):
+        away = z - mean
+        scatters.append((away * mine[:, None]).T @ away)
+    return Gaussians(means, whitener((np.stack(scatters) + nu * pooled) / (total + nu)[:, None, None]))
 
 
 def whitener(covariance: np.ndarray) -> np.ndarray:
-    """W [k, k], lower triangular, with W W^T the inverse of the covariance."""
-    k = len(covariance)
-    root = np.linalg.cholesky(covariance + 1e-9 * np.eye(k) * max(float(np.trace(covariance)) / k, 1e-12))
-    return np.asarray(np.linalg.inv(root).T)
+    """W [..., k, k], triangular, with W W^T the inverse of each covariance."""
+    k = covariance.shape[-1]
+    least = 1e-9 * np.maximum(np.trace(covariance, axis1=-2, axis2=-1) / k, 1e-12)
+    root = np.linalg.cholesky(covariance + least[..., None, None] * np.eye(k))
+    return np.asarray(np.linalg.inv(root).swapaxes(-2, -1))
 
 
 def log_prior(psi: Gaussians, pooled: np.ndarray, nu: float) -> float:

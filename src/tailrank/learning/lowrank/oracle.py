@@ -176,7 +176,7 @@ class LowRankOracle:
         for options in every:
             lost = 0
             for other in options(best.setting):
-                found, score = self._tried(data, other, rng)
+                found, score = self._tried(data, other, rng, best)
                 if _wins(score, scores, steps=found.setting.shared_heads < best.setting.shared_heads):
                     best, scores, lost = found, score, 0
                 else:
@@ -192,8 +192,8 @@ class LowRankOracle:
             yield lambda s: [replace(s, rank=k) for k in RANKS[place + 1 :]]
             if not first and place:
                 yield lambda s: [replace(s, rank=RANKS[place - 1])] if s.rank == now.rank else []
-        if self.phi == "auto":
-            yield lambda s: [replace(s, phi=x) for x in MAKERS if x != s.phi]
+        for kind in MAKERS if self.phi == "auto" else ():  # one by one: two that lose do not end the search
+            yield partial(_with_phi, kind)
         yield self._decays
         if self.shared is None and horizon > 2:
             yield lambda s: [replace(s, shared_heads=not s.shared_heads)]
@@ -204,8 +204,12 @@ class LowRankOracle:
         others = sorted((x for x in DECAYS if x != setting.decay), key=lambda x: abs(np.log(x / setting.decay)))
         return [replace(setting, decay=x) for x in others]
 
-    def _tried(self, data: OutcomeData, setting: Setting, rng: np.random.Generator) -> tuple[LowRankFit, np.ndarray]:
-        found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, None)
+    def _tried(
+        self, data: OutcomeData, setting: Setting, rng: np.random.Generator, like: LowRankFit | None = None
+    ) -> tuple[LowRankFit, np.ndarray]:
+        """A short fit and its scores. It begins with psi of `like` if that has the same sizes."""
+        same = like is not None and (like.setting.rank, like.setting.shared_psi) == (setting.rank, setting.shared_psi)
+        found = replace(self, epochs=self.epochs // 2)._fit(data, setting, rng, like.psi if like and same else None)
         return found, data.log_likelihoods(found)[data.held]
 
     def _fit(
@@ -227,17 +231,8 @@ class LowRankOracle:
         units = self._units(data, setting, psi, rng)
         best, weights, psi = self._train(data, setting, data.held, psi, next_psi, units, rng)
         acting = network.network_of(weights, data.centre, data.project, data.n_actions)
-        return LowRankFit(
-            acting,
-            psi,
-            data.rewards,
-            setting,
-            data.ends,
-            best + (self.psi == "gaussian") * data.held_scale,
-            0,
-            weights,
-            self.known,
-        )
+        best += data.held_scale if self.psi == "gaussian" else 0.0
+        return LowRankFit(acting, psi, data.rewards, setting, data.ends, best, 0, weights, self.known)
 
     def _join(self, data: OutcomeData, fit: LowRankFit, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi the mean (of logits) of `members` networks, trained on other episodes each, psi as it is."""
@@ -295,6 +290,10 @@ class LowRankOracle:
             if after is not psi:
                 psi, outcomes = after, data.outcomes(setting, after)
         return best, *kept
+
+
+def _with_phi(kind: str, setting: Setting) -> list[Setting]:
+    return [replace(setting, phi=kind)] if kind != setting.phi else []
 
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:

@@ -98,7 +98,7 @@ class SupportedModel:
 def supported(fit: LowRankFit, support: ObservedSupport, exploration: Exploration | None = None) -> SupportedModel:
     """The fitted model on its support, with the bonus of `exploration`."""
     net, laws = fit.network, fit.laws
-    shared = len(net.heads) == 1 and len(support.states) == 1
+    shared = len(net.heads) == 1 and len(support.states) == 1 and laws is None  # laws may change with the step
     kept: dict[int, SupportStep] = {}
 
     def step(h: int) -> SupportStep:

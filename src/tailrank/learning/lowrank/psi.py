@@ -112,8 +112,7 @@ class Classified:
 
 @dataclass(frozen=True)
 class ClassifiedFamily:
-    """Refitted by L-BFGS from the last heads, a few steps (an M-step follows every epoch); decay pulls weights to
-    0, as of so many observations."""
+    """Refitted by L-BFGS from the last heads, a few steps (an M-step follows every epoch). decay pulls weights to 0."""
 
     start: GaussianFamily
     width: int = 24

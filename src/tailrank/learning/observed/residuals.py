@@ -11,6 +11,7 @@ Nothing is assumed about how x' is distributed. What the features cannot express
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +80,7 @@ def left_open(
     return LeftOpen(share, float(np.sqrt((spread**2).sum())) / total)
 
 
-def _cuts(columns: list[tuple[np.ndarray, ...]]) -> np.ndarray:
+def _cuts(columns: Sequence[tuple[np.ndarray, ...]]) -> np.ndarray:
     return np.cumsum([column[0].size for column in columns])[:-1]
 
 

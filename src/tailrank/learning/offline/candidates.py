@@ -66,14 +66,16 @@ class Planner:
         for caution in cautions:
             made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
             tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
-            # A plan begins with the budget that is best where it was made, or where it is judged.
-            for budget in dict.fromkeys(self.goal.best(model, one) for one in (made, tables)):
-                lower = self.goal.value(model, tables, budget)
+            hoped, sure = self.goal.values(model, made), self.goal.values(model, tables)
+            # Of the budgets to begin with from which the plan is sure to do better, the best one where it was made.
+            better = np.flatnonzero(sure > asked)
+            if first is None or better.size:
+                budget = int(better[hoped[better].argmax()] if better.size else hoped.argmax())
                 promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
-                found = CautiousPlan(tables, budget, lower, promise, caution)
-                if lower > asked:
+                found = CautiousPlan(tables, budget, float(sure[budget]), promise, caution)
+                if better.size:
                     return found
-                first = first or found
+                first = found
         if first is None:
             raise ValueError("cautions: at least one is needed")
         return first
@@ -93,7 +95,7 @@ class Planner:
             judging = counting.doubted(judged_by)
             for caution in CAUTION:
                 tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
-                budget = self.goal.best(judging, tables)
+                budget = int(self.goal.values(judging, tables).argmax())
                 worth[caution] += 0.5 * self.goal.promise(judging, tables.actions, budget)
         return worth
 

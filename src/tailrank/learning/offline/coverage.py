@@ -122,6 +122,6 @@ def _by_episodes(log: EpisodeLog, counts: counting.LogCounts, goal: Goal, delta:
     for factor in FACTORS:
         model = counting.every_law(counts.scaled(factor), delta)
         tables = goal.plan(model, allowed, usual)
-        value = goal.value(model, tables, goal.best(model, tables))
+        value = float(goal.values(model, tables).max())
         rows.append({"episodes": float(round(log.episodes * factor)), "lower": value})
     return rows

@@ -54,7 +54,7 @@ def half_plan(halves: tuple[EpisodeLog, EpisodeLog], task: HalfTask) -> HalfPlan
     counts = counting.count(judging, budgets, task.how)
     model = counting.fixed(counts, share, nodes)
     tables = goal.judge(model, actions)
-    bounds = {"half of the episodes": goal.value(model, tables, budget)}
+    bounds = {"half of the episodes": float(goal.values(model, tables)[budget])}
     if weighted:
         policy = goal.policy(model, actions, usual, budget)
         scale = float((task.discount ** np.arange(choosing.horizon)).sum())

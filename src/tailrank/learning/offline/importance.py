@@ -19,8 +19,8 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.planning.pessimistic.induction import least_mean
-from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import Policy, horizon_of
+from tailrank.policies.shapes import horizon_of
+from tailrank.policies.tables import ClonedPolicy, Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
 from tailrank.risk.measures.cvar import CVaR

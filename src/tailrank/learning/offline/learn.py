@@ -36,10 +36,10 @@ from tailrank.learning.offline.limits import return_limits, reward_limits
 from tailrank.learning.offline.modelled import LABEL, learn_modelled, seen_latents
 from tailrank.learning.offline.models import MODELS
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
+from tailrank.learning.offline.stages import Keeper, fingerprint, once
 from tailrank.planning.pessimistic.goals import goal_of
 from tailrank.planning.pessimistic.model import RecordedModel
-from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
 from tailrank.risk.measures.base import Measure
 from tailrank.risk.measures.cvar import CVaR
 
@@ -76,6 +76,7 @@ def learn_logs(
     seed: int = 0,
     diagnose: bool = True,
     watch: Watch | None = None,
+    keeper: Keeper | None = None,
 ) -> LearnedFromLogs:
     """A policy from past episodes, with bounds on its CVaR_tau that hold with probability 1 - delta.
 
@@ -90,7 +91,7 @@ def learn_logs(
     default it is chosen by cross-fitting. objective: a `Measure` that is an OCE or an expected utility, in place of
     CVaR_tau. fallback: what is returned where no plan is sure to improve, the "plan" of actions that were taken more
     than once, or the log's own "behaviour". seed: of the halves. diagnose: whether to compute bounds
-    for other numbers of episodes too.
+    for other numbers of episodes too. keeper: where stages are kept, so that a call can go on after it was stopped.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -116,13 +117,28 @@ def learn_logs(
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
     behaviour, told = behaviour_of(log, measure, delta, ends, discount), watch or _silent
+    settings = (
+        str(measure),
+        delta,
+        discount,
+        rewards,
+        ends,
+        dynamics,
+        str(states),
+        model,
+        rank,
+        budgets,
+        caution,
+        seed,
+    )
+    stages = {} if keeper is None else keeper(fingerprint(log, *settings))
     if log.observation is not None:
         checks.inside(discount, "discount with observation vectors", "[1, 1]")
         if fallback == "behaviour":
             raise checks.InputError("fallback = behaviour: needs states, with observation vectors there is the plan")
         raw = log
         log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
-        found, gained = learn_modelled(raw, decoder, measure, delta, ends, model, streams)
+        found, gained = learn_modelled(raw, decoder, measure, delta, ends, model, streams, stages)
         told("models of observations", 1.0)
         if found is not None:
             status = "improved" if found.lower > behaviour.high else "not improved"
@@ -161,24 +177,32 @@ def learn_logs(
     planner = Planner(goal, _allowed(log), usual_actions(log))
     halves = log.halves(streams.planner(0))
     if caution is None:
-        crossed = planner.cross_fitted(halves, low, how)
+        crossed = dict(once(stages, "cross-fitted", lambda: list(planner.cross_fitted(halves, low, how).items())))
         cautions = tuple(c for c in (*CAUTION, WHOLE) if c >= best_caution(crossed))
     else:
         crossed, cautions = {}, (caution if caution == WHOLE else checks.positive(caution, "caution"),)
     told("cross-fitting", 1.0)
+    cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
     plan = planner.boldest_above(behaviour.high, balls, counts, cautions, _part(told, "plans", log.horizon))
-    upper = goal.upper(
-        balls if up is low else counting.every_law(counting.count(log, up, how, order), each),
-        planner.allowed,
-        _part(told, "upper bound", log.horizon),
-    )
+    once(stages, "caution", lambda: str(plan.caution))
+
+    def bound() -> float:
+        model_up = balls if up is low else counting.every_law(counting.count(log, up, how, order), each)
+        return goal.upper(model_up, planner.allowed, _part(told, "upper bound", log.horizon))
+
+    upper = once(stages, "upper", bound)
     chosen = _Chosen("all episodes", plan, balls, counts)
     bounds = {chosen.name: plan.lower}
     among = (MIDDLE, WHOLE) if caution is None else cautions  # the half that judges may not choose
-    half = half_plan(halves, HalfTask(planner, rewards, discount, how, each, behaviour.high, among, budgets))
+    bounds |= stages.get("half", {})
+    half = None
+    if "half" not in stages:
+        half = half_plan(halves, HalfTask(planner, rewards, discount, how, each, behaviour.high, among, budgets))
     told("other half", 1.0)
     if half is not None:
         bounds |= half.bounds
+        if not half.plan.lower > behaviour.high >= plan.lower:
+            stages["half"] = half.bounds  # otherwise its plan is needed again
         if half.plan.lower > behaviour.high >= plan.lower:
             chosen = _Chosen("half of the episodes", half.plan, half.model, half.counts)
     status = "improved" if chosen.plan.lower > behaviour.high else "not improved"

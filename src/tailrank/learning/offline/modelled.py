@@ -6,6 +6,7 @@ half of the episodes makes the plan and the other half bounds it by importance w
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import models
 from tailrank.learning.offline.candidates import FEWEST
 from tailrank.learning.offline.importance import weigh
+from tailrank.learning.offline.stages import once
 from tailrank.policies.decoders.base import Decoder
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
@@ -46,6 +48,7 @@ def learn_modelled(
     ends: tuple[float, float],
     model: str,
     streams: Streams,
+    stages: MutableMapping[str, Any],
 ) -> tuple[Modelled | None, dict[str, float]]:
     """The plan of the model that is asked for or explains the log best, None where that is the block decoder.
 
@@ -59,11 +62,15 @@ def learn_modelled(
     A, tau = len(log.actions), measure.tau
     scores: dict[str, float] = {}
     if model == "auto":
-        replay, laws = models.replay_of(log)
-        fit = models.fit_lowrank(replay, A, streams.oracle(2))
-        kernel = models.fit_kernel_model(models.played_episodes(log, held_out=True), A, tau, streams.oracle(3))
-        found = models.compare(replay, laws, A, decoder, fit, kernel)
-        model, scores = found.winner, found.scores
+
+        def compared() -> tuple[str, dict[str, float]]:
+            replay, laws = models.replay_of(log)
+            fit = models.fit_lowrank(replay, A, streams.oracle(2))
+            kernel = models.fit_kernel_model(models.played_episodes(log, held_out=True), A, tau, streams.oracle(3))
+            found = models.compare(replay, laws, A, decoder, fit, kernel)
+            return found.winner, found.scores
+
+        model, scores = once(stages, "models", compared)
         if model == "block":
             return None, scores
     judging = None

@@ -48,7 +48,10 @@ LEAST = 1e-3
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """A plan of a low-rank or kernel model: what it earns there, its value with the penalty, and held-out gains."""
+    """A plan of a low-rank or kernel model, its value with the penalty, and what it promises.
+
+    promise: the law of its return in the low-rank model; of a kernel model the value with the penalty, which is less.
+    """
 
     policy: LowRankPolicy | KernelPolicy
     promise: ReturnLaw | float
@@ -164,8 +167,7 @@ def plan_penalised_kernel(model: KernelModel, horizon: int, tau: float) -> Model
     plan = plan_kernel(model.rows, scale, horizon, model.start, tau, -rare, allowed)
     tables = (model.rows, scale, -rare, allowed, plan.steps, plan.tables, plan.budget, horizon)
     policy = KernelPolicy(model.metric, model.representatives, model.neighbours, *tables)
-    bold = plan_kernel(model.rows, scale, horizon, model.start, tau, np.zeros_like(rare), allowed)
-    return ModelPlan(policy, bold.promise, plan.promise, f"kernel of {len(model.representatives)}")
+    return ModelPlan(policy, plan.promise, plan.promise, f"kernel of {len(model.representatives)}")
 
 
 def kernel_gains(model: KernelModel, t: SeenTransitions, keep: np.ndarray, replay: Replay) -> np.ndarray:

@@ -35,6 +35,8 @@ def push_spread(n_actions, ptr, next_state, prob, units, low, high, far, low_nex
 
 @compiled
 def push_forward(
+    begin,
+    end,
     n_actions,
     ptr,
     next_state,
@@ -56,7 +58,10 @@ def push_forward(
     drift_next,
     square_next,
 ):
-    """Push the joint law of (state, remaining budget) one step forward under a budget policy.
+    """Push the joint law of (state, remaining budget) one step forward under a budget policy, into states begin..end-1.
+
+    Every entry gets its parts in the order of the states they come from, however many calls share the states that are
+    pushed into: the bits do not depend on the number of threads.
 
     first/offset/actions: the policy's tables (elsewhere [S] for states without one). State s owns entries
     spread[s]:spread[s + 1] of `mass`, for the budgets from low[s] on. `drift` and `square` are the first and
@@ -65,24 +70,29 @@ def push_forward(
     """
     track = error.size > 0
     for s in range(spread.size - 1):
-        begin, end = spread[s], spread[s + 1]
+        until = spread[s + 1]
         last = offset[s + 1] - offset[s] - 1
-        i = begin
-        while i < end:
+        shift = low[s] - spread[s] - first[s]  # entry i of the law is entry i + shift of the table of actions
+        i = spread[s]
+        while i < until:
             if mass[i] == 0.0:
                 i += 1
                 continue
-            budget = low[s] + i - begin
-            a = elsewhere[s] if last < 0 else actions[offset[s] + min(max(budget - first[s], 0), last)]
+            budget = low[s] + i - spread[s]
+            a = elsewhere[s] if last < 0 else actions[offset[s] + min(max(i + shift, 0), last)]
             j = i + 1
-            while j < end and mass[j] != 0.0:
-                if last >= 0 and actions[offset[s] + min(max(low[s] + j - begin - first[s], 0), last)] != a:
-                    break
-                j += 1
+            if last < 0:
+                while j < until and mass[j] != 0.0:
+                    j += 1
+            else:
+                while j < until and mass[j] != 0.0 and actions[offset[s] + min(max(j + shift, 0), last)] == a:
+                    j += 1
             pair = s * n_actions + a
             m = mass[i:j]
             for k in range(ptr[pair], ptr[pair + 1]):
                 t, p = next_state[k], prob[k]
+                if t < begin or t >= end or p == 0.0:
+                    continue
                 at = spread_next[t] + budget - units[k] - low_next[t]
                 out = mass_next[at : at + j - i]
                 for c in range(j - i):

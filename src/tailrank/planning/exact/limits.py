@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from tailrank._system.compiler_clock import COMPILING
 
 
 class OutOfTime(Exception):
@@ -15,13 +17,14 @@ class Limits:
     """When to stop refining: tolerance is (absolute, relative to |CVaR|), one of them zero.
 
     A CVaR near zero would make a relative tolerance impossible: it never asks for less than that fraction of
-    a hundredth of the range of returns.
+    a hundredth of the range of returns. compiled: seconds of compiling before it began.
     """
 
     tolerance: tuple[float, float]
     bytes: int
     seconds: float
     began: float
+    compiled: float = field(default_factory=lambda: COMPILING.seconds)
 
     def allowed(self, lower: float, upper: float, width: float) -> float:
         """The widest bracket allowed around a CVaR in [lower, upper], for returns in a range of this width."""
@@ -29,8 +32,8 @@ class Limits:
         return max(self.tolerance[0], self.tolerance[1] * max(nearest_to_zero, 0.01 * width))
 
     def left(self) -> float:
-        """Seconds left."""
-        return self.seconds - (time.perf_counter() - self.began)
+        """Seconds left; compiling, which is done once for a machine, does not count."""
+        return self.seconds - (time.perf_counter() - self.began - (COMPILING.seconds - self.compiled))
 
     def check(self) -> None:
         """Raise `OutOfTime` if no time is left."""

@@ -17,14 +17,16 @@ from collections.abc import Callable
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.parallel import over_states
+from tailrank.models.averaged import averaged
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.evaluation import Evaluation as Evaluation
 from tailrank.planning.exact.evaluation import mixed
 from tailrank.planning.exact.limits import unlimited
-from tailrank.policies.cloned import ClonedPolicy, averaged
-from tailrank.policies.tables import BudgetPolicy, MarkovPolicy, MixedPolicy, Policy, check_fits
+from tailrank.policies.shapes import check_fits
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.risk.law import ReturnLaw
 
 LISTED_LIMIT = 20_000
@@ -46,6 +48,7 @@ def return_law(
     grid: where to round rewards if the law is too large to list (default: the policy's own). check: called before
     every step on the grid. The law of a mixture is the mixture of the laws.
     """
+    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     if isinstance(policy, ClonedPolicy):
         return return_law(
             MarkovPolicy(np.zeros((mdp.horizon, mdp.n_states), dtype=np.int64)), averaged(mdp, policy.law)
@@ -53,7 +56,6 @@ def return_law(
     if isinstance(policy, MixedPolicy):
         first, second = (return_law(one, mdp, grid, listed_limit, check) for one in (policy.first, policy.second))
         return mixed(first, second, policy.share)
-    check_fits(policy, mdp.horizon, mdp.n_states, mdp.n_actions)
     grid = grid or (policy.grid if isinstance(policy, BudgetPolicy) else None)
     tabular = isinstance(policy, BudgetPolicy | MarkovPolicy)
     if tabular and grid is not None and grid.rounding == "exact":
@@ -175,21 +177,9 @@ def _lattice(
         if size > LATTICE_LIMIT:
             return None
         after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
-        _kernels.push_forward(
-            mdp.n_actions,
-            ptr,
-            next_state,
-            prob,
-            units,
-            error,
-            *_step_tables(policy, h),
-            low,
-            spread,
-            *law,
-            low_next,
-            spread_next,
-            *after,
-        )
+        rows, tables = (mdp.n_actions, ptr, next_state, prob, units, error), _step_tables(policy, h)
+        arguments = (*rows, *tables, low, spread, *law, low_next, spread_next, *after)
+        over_states(_kernels.push_forward, arguments, np.diff(spread_next), finely=False)
         low, high, spread, law = low_next, high_next, spread_next, after
     if law[0].sum() < 1.0 - 1e-9:
         raise checks.InputError(

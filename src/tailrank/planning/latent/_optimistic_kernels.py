@@ -55,10 +55,10 @@ def bernstein_backup(
     tables,
     law_of,
     width,
-    left,
-    floor,
     least,
-    most,
+    left,
+    bottom,
+    top,
     low,
     high,
     actions,
@@ -66,14 +66,14 @@ def bernstein_backup(
     """One step with a Bernstein bonus: low, high [G, C] and actions [G, C], the lowest minimiser of the low values.
 
     tables [4, L, n, C]: W, W^2, W^ and (W^ - W)^2 for each reward law and column of the rows; rest_rows [4, L, C].
-    width [G, A] is x, left is R, floor is f, values are clipped to [least, most] [C]; see `plan_bernstein`.
+    width, least [G, A] are x and y, left is R, values are clipped to [bottom, top] [C]; see `plan_bernstein`.
     """
     n_groups, n_actions = law_of.shape
     n_budgets = low.shape[1]
     moment = np.empty((4, n_budgets))
     for g in range(n_groups):
         for a in range(n_actions):
-            pair, law, x = g * n_actions + a, law_of[g, a], width[g, a]
+            pair, law, x, y = g * n_actions + a, law_of[g, a], width[g, a], least[g, a]
             for m in range(4):
                 if x == 0.0 and (m == 1 or m == 3):
                     continue
@@ -87,13 +87,12 @@ def bernstein_backup(
                 paid = 0.0
                 if x > 0.0:
                     variance = max(moment[1, c] - moment[0, c] ** 2, 0.0)
-                    paid = np.sqrt(2.0 * x) * (np.sqrt(variance) + np.sqrt(max(moment[3, c], 0.0))) + x * left
-                    paid = max(paid, floor * left * np.sqrt(x))
+                    paid = np.sqrt(2.0 * x) * (np.sqrt(variance) + np.sqrt(max(moment[3, c], 0.0))) + y * left
                 q = moment[0, c] - paid
                 if a == 0 or q < low[g, c]:
                     low[g, c] = q
                     high[g, c] = moment[2, c] + paid
                     actions[g, c] = a
         for c in range(n_budgets):
-            low[g, c] = min(max(low[g, c], least[c]), most[c])
-            high[g, c] = min(max(high[g, c], least[c]), most[c])
+            low[g, c] = min(max(low[g, c], bottom[c]), top[c])
+            high[g, c] = min(max(high[g, c], bottom[c]), top[c])

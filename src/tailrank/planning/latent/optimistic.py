@@ -144,12 +144,10 @@ def after_reward(table: np.ndarray, law: np.ndarray) -> np.ndarray:
     return result
 
 
-def plan_bernstein(
-    problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator, floor: float = 0.0
-) -> LatentPlan:
-    """The plan whose bonus, for x [G, A] of every step (`bonus`) and a floor f, is
+def plan_bernstein(problem: PlanningProblem, bonus: list[np.ndarray], rng: np.random.Generator) -> LatentPlan:
+    """The plan whose bonus, for x and y of every step (`bonus`: [2, G, A], or x alone [G, A], which is y too), is
 
-        max { sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + x R,  f R sqrt(x) }
+        sqrt(2 x Var W) + sqrt(2 x E (W^ - W)^2) + y R
 
     where W^ comes from the pessimistic values V^ as W from V, expectation and variance are over the next group in the
     model, and R is the most that can be earned after the step. V^ adds the bonus that V takes off.
@@ -171,9 +169,8 @@ def plan_bernstein(
             tables.mean(axis=2),
             own.columns(tables),
             problem.law_of[h],
-            bonus[h],
+            *(bonus[h] if bonus[h].ndim == 3 else (bonus[h], bonus[h])),
             problem.spread(h + 1),
-            floor,
             *_clip(problem, h),
             *now,
             chosen,

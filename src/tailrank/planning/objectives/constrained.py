@@ -76,7 +76,9 @@ class ConstrainedPlan:
     """The plan: `first` is played with probability `share`, `second` otherwise; drawn once, at the start.
 
     mean, bounded: of the mixture (its CVaR, or its chance of falling short). upper: no policy that obeys the bound has
-    a larger mean. feasible: whether any policy obeys it; if none does, the plan is that which comes nearest.
+    a larger mean. feasible: whether any policy obeys it; if none does, the plan is that which comes nearest. exact:
+    whether `bounded` and `law` are; if not, rewards were rounded, and `bounded` is certain (`off_grid.py`). undecided:
+    whether rounding hides if any policy obeys the bound.
     """
 
     subject_to: Floor | Cap
@@ -90,6 +92,8 @@ class ConstrainedPlan:
     feasible: bool
     law: ReturnLaw
     seconds: float
+    exact: bool = True
+    undecided: bool = False
 
     @property
     def policy(self) -> BudgetPolicy | MixedPolicy:
@@ -132,22 +136,13 @@ def exact_engine(mdp: FiniteMDP, memory: int = 4 * 2**30, seconds: float = 60.0)
     problem = SolveContext.of(mdp)
     grid = problem.lattice()
     if grid is None:
-        raise InputError(
-            "rewards: lie on no common grid, which bounds and the efficient frontier need; round them first"
-        )
+        raise InputError("rewards: lie on no common grid, which the efficient frontier needs; round them first")
     limits = Limits((1e-9, 0.0), memory, seconds, time.perf_counter())
     return GridEngine(problem, limits, problem.width, grid)
 
 
-def maximise_mean(mdp: FiniteMDP, subject_to: Floor | Cap, *, seconds: float = 60.0) -> ConstrainedPlan:
-    """The best mean subject to a bound.
-
-    >>> rows = [(0, 0, 0, 1, 1), (0, 1, 0, 0.9, 2), (0, 1, 0, 0.1, -5)]  # s, a, s', p, r
-    >>> plan = maximise_mean(FiniteMDP.from_rows(*zip(*rows), horizon=1), Cap(target=0, most=0.05))
-    >>> round(plan.mean, 9), round(plan.bounded, 9), round(plan.share, 9)
-    (1.15, 0.05, 0.5)
-    """
-    engine = exact_engine(mdp, seconds=seconds)
+def on_grid(engine: GridEngine, subject_to: Floor | Cap) -> ConstrainedPlan:
+    """The plan where all rewards lie on the grid of the engine (or are taken to)."""
     return _floored(engine, subject_to) if isinstance(subject_to, Floor) else _capped(engine, subject_to)
 
 

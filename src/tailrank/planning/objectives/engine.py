@@ -17,7 +17,7 @@ from tailrank.planning.exact import induction
 from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.curve import InductionRequest, require_memory
 from tailrank.planning.exact.layouts import whole_layout
-from tailrank.planning.exact.limits import Limits, unlimited
+from tailrank.planning.exact.limits import Limits, OutOfTime, unlimited
 from tailrank.planning.exact.means import mean_rewards
 from tailrank.planning.exact.return_law import return_law
 from tailrank.planning.objectives.markov import entropic, worst_case
@@ -135,6 +135,8 @@ class GridEngine(MarkovEngine):
         ended = layout.tables[-1]
         held = np.flatnonzero(np.diff(ended.offset))
         bottom, top = int(ended.first[held].min()), int(ended.last[held].max())
+        if 8 * (top - bottom + 1) > self.limits.bytes:  # a grid this fine is of no use, whatever time there is
+            raise OutOfTime
         worth = -terminal(np.arange(bottom, top + 1) * unit + shift)
         final = np.concatenate([worth[ended.first[s] - bottom : ended.last[s] - bottom + 1] for s in held])
         job = InductionRequest(mdp, self.grid, layout, keep_actions=True, neutral=np.empty(0))
@@ -152,6 +154,8 @@ class GridEngine(MarkovEngine):
         """The grid index nearest to a budget, and how far above it the budget lies."""
         unit = float(self.grid.unit)
         index = round((budget - offset) / unit)
+        if abs(index) > 2**62:
+            raise OutOfTime  # a grid this fine is of no use, whatever time there is
         off = budget - self._real(index)
         near = max(SNAP * unit, 16.0 * np.finfo(np.float64).eps * max(abs(budget), abs(offset)))
         return index, 0.0 if abs(off) <= near else off

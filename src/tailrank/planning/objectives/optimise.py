@@ -146,6 +146,11 @@ def _refined(problem: SolveContext, measure: Measure, limits: Limits, span: floa
         try:
             found = _pass(problem, measure, limits, span, spacing, check)
         except (OutOfTime, InputError) as error:  # of the time limit, of the memory limit
+            if best is None and isinstance(error, OutOfTime):
+                raise InputError(
+                    f"objective = {measure}: returns differ too little, or too much, for a grid; take off the rewards "
+                    "what all returns have in common"
+                ) from None
             if best is None:
                 raise
             what = "time" if isinstance(error, OutOfTime) else "memory"
@@ -153,7 +158,8 @@ def _refined(problem: SolveContext, measure: Measure, limits: Limits, span: floa
         upper = min(upper, found.upper)
         best = found if best is None or found.lower > best.lower else best
         best = replace(best, upper=max(upper, best.lower))
-        allowed = limits.allowed(best.lower, best.upper, span)
+        # Where all returns are worth the same, a relative tolerance is zero: what is left is rounding.
+        allowed = max(limits.allowed(best.lower, best.upper, span), NEGLIGIBLE * (span + abs(best.lower)), 1e-300)
         if unit is not None or best.upper - best.lower <= allowed:
             return best
         took, check = time.perf_counter() - began, limits.check
@@ -164,7 +170,7 @@ def _refined(problem: SolveContext, measure: Measure, limits: Limits, span: floa
 
 
 def _note(best: Optimum, limits: Limits, span: float, what: str) -> str:
-    excess = (best.upper - best.lower) / limits.allowed(best.lower, best.upper, span)
+    excess = (best.upper - best.lower) / max(limits.allowed(best.lower, best.upper, span), 1e-300)
     return (
         f"the bracket is {excess:.3g} times as wide as the tolerance: the {what} limit was reached; "
         f"raise {'memory' if what == 'memory' else 'seconds'}=... or tolerance=..."

@@ -49,12 +49,8 @@ class Goal(Protocol):
         """The tables of a plan that is given."""
         ...
 
-    def best(self, model: RecordedModel, tables: SavedTables) -> int:
-        """The budget index to begin with."""
-        ...
-
-    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
-        """The objective at least, from a budget index."""
+    def values(self, model: RecordedModel, tables: SavedTables) -> np.ndarray:
+        """The objective at least, from every budget index, [n]."""
         ...
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
@@ -97,14 +93,10 @@ class TailGoal:
         """See `induction.judge`."""
         return induction.judge(model, actions)
 
-    def best(self, model: RecordedModel, tables: SavedTables) -> int:
-        """Where b - V(b) / tau is largest."""
-        return induction.best_budget(model, induction.shortfall_of(tables), self.tau)[0]
-
-    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
+    def values(self, model: RecordedModel, tables: SavedTables) -> np.ndarray:
         """b - V(b) / tau in reward units."""
-        short = float(induction.shortfall_of(tables)[budget])
-        return float(model.grid.value(budget)) - float(model.grid.unit) * short / self.tau
+        short = induction.shortfall_of(tables)
+        return np.asarray(model.grid.value(np.arange(short.size)) - float(model.grid.unit) * short / self.tau)
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """By the least shortfall."""
@@ -149,14 +141,10 @@ class WorthGoal:
         """See `worth.judge_worth`."""
         return worth.judge_worth(model, self._worth(model), actions)
 
-    def best(self, model: RecordedModel, tables: SavedTables) -> int:
-        """Where the objective is largest."""
-        values = [self.value(model, tables, b) for b in range(tables.curve.size)]
-        return int(np.argmax(values))
-
-    def value(self, model: RecordedModel, tables: SavedTables, budget: int) -> float:
-        """The objective from one start."""
-        return self.back(float(model.grid.value(budget)), float(tables.curve[budget]))
+    def values(self, model: RecordedModel, tables: SavedTables) -> np.ndarray:
+        """The objective from each start."""
+        budgets = model.grid.value(np.arange(tables.curve.size)).tolist()
+        return np.array([self.back(b, w) for b, w in zip(budgets, tables.curve.tolist(), strict=True)])
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """The largest over starts; between two budgets of the grid it is higher by no more than the bend allows."""

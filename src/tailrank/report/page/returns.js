@@ -127,13 +127,15 @@ function inset(picture, { tau, grid, mass, y, x, top, base, lines }) {
   const up = linear(0, thickest * 1.05, top + 68, top + 22);
   const box = svg("g", { class: "inset" });
   box.append(svg("rect", { class: "frame", x: from, y: top + 2, width: wide, height: 84 }));
-  const words = `the worst ${percent(tau)}, ${short(thickest > 0 ? (base - top) / (base - y(thickest)) : 1, 2)} times as high`;
+  const times = short((up.range[0] - up.range[1]) / (base - y(thickest)), 2);
+  const words = `the worst ${percent(tau)}, ${times} times as high`;
   box.append(svg("text", { class: "aside", x: from + 6, y: top + 15 }, words));
   const each = Math.max(1.5, Math.min(18, (across(grid.width) - across(0)) * 0.8));
   for (const i of places) {
     const at = across(grid.centre[i]) - each / 2;
     const title = svg("title", {}, `${short(grid.centre[i])}: ${percent(worst[i])}`);
-    box.append(svg("rect", { class: "tail", x: at, width: each, y: up(worst[i]), height: up(0) - up(worst[i]) }, title));
+    const high = up(0) - up(worst[i]);
+    box.append(svg("rect", { class: "tail", x: at, width: each, y: up(worst[i]), height: high }, title));
   }
   for (const [i, anchor, at] of [
     [first, "start", from + 4],

@@ -10,7 +10,7 @@ import { drawReturns, returnsTable } from "./returns.js";
 import { drawEfficient, efficientTable, sentence } from "./efficient.js";
 import { drawFrontier, frontierTable } from "./frontier.js";
 import { drawObjective, objectiveTable } from "./objective.js";
-import { drawFeature, drawPlayed, featureTable, playedTable, watchedLegend } from "./watched.js";
+import { mountPlayed, mountWatched } from "./watched.js";
 
 /** A section's body, emptied. */
 function body(id) {
@@ -140,7 +140,7 @@ export function buildActions(page) {
   const policy = page.policy();
   const { store } = page;
   const { table, episodes } = policy.raw;
-  if (!table && policy.raw.watched) return buildWatched(page, place, policy);
+  if (!table && policy.raw.watched) return mountWatched(page, place, policy);
   if (!table) return place.append(missing(policy.absent.table));
   const range = html("input", {
     type: "range",
@@ -177,26 +177,6 @@ export function buildActions(page) {
   return null;
 }
 
-/** What a policy on observations does: shares of actions against the features that tell most about them. */
-function buildWatched(page, place, policy) {
-  const { watched } = policy.raw;
-  const words = `Shares of actions in ${watched.steps} steps of fresh episodes, by where an observation lies; `;
-  place.append(html("p", { class: "caption" }, `${words}those that tell most about the action come first.`));
-  place.append(watchedLegend(policy));
-  const grid = html("div", { class: "pair" });
-  place.append(grid);
-  for (const feature of watched.features) {
-    const update = figure(grid, {
-      title: `observation[${feature.feature}]`,
-      caption: () => `It tells ${feature.bits} bits about the action.`,
-      draw: (picture, width) => drawFeature(picture, width, policy, feature),
-      rows: () => featureTable(policy, feature),
-    });
-    page.parts.push({ of: ["policy"], draw: update });
-  }
-  return null;
-}
-
 /** Where the episode of the player is at the step that is drawn: {state, memory}, or null after its end. */
 function whereabouts(page) {
   const episode = page.episode();
@@ -208,17 +188,7 @@ function whereabouts(page) {
 export function buildEpisodes(page) {
   const place = body("episodes");
   const policy = page.policy();
-  if (!policy.raw.episodes && policy.raw.played) {
-    const update = figure(place, {
-      title: "What some episodes earn",
-      caption: () =>
-        "From the worst to the best of those that were watched: the return so far, and below it a strip of the actions.",
-      draw: (picture, width) => drawPlayed(picture, width, policy),
-      rows: () => playedTable(policy),
-    });
-    page.parts.push({ of: ["policy"], draw: update });
-    return null;
-  }
+  if (!policy.raw.episodes && policy.raw.played) return mountPlayed(page, place, policy);
   if (!policy.raw.episodes) return place.append(missing(policy.absent.episodes));
   const show = mountPlayer(place, page);
   page.parts.push({ of: ["t", "choice", "policy", "level"], draw: show });

@@ -4,7 +4,7 @@ import { html, svg, table } from "./dom.js";
 import { percent, short } from "./format.js";
 import { actionClass } from "./heatmap.js";
 import { unpack } from "./law.js";
-import { path, xAxis, yAxis, yRoom } from "./plot.js";
+import { figure, path, xAxis, yAxis, yRoom } from "./plot.js";
 import { linear, padded } from "./scales.js";
 
 const HEIGHT = 130;
@@ -16,7 +16,7 @@ function nameOf(policy, action) {
 }
 
 /** Which colour is which action. */
-export function watchedLegend(policy) {
+function watchedLegend(policy) {
   const { n_actions: count } = policy.raw.watched;
   const items = Array.from({ length: count }, (_, a) =>
     html("li", {}, html("span", { class: `swatch act ${actionClass(a, count)}` }), nameOf(policy, a)),
@@ -25,7 +25,7 @@ export function watchedLegend(policy) {
 }
 
 /** Draw how often each action was played in each range of a feature; returns the height and a description. */
-export function drawFeature(picture, width, policy, feature) {
+function drawFeature(picture, width, policy, feature) {
   const count = policy.raw.watched.n_actions;
   const edges = unpack(feature.edges);
   const left = yRoom([0, 1], percent);
@@ -64,12 +64,12 @@ export function drawFeature(picture, width, policy, feature) {
     end = at + 22;
   });
   picture.append(group);
-  const label = `Actions against observation ${feature.feature}, which tells ${short(feature.bits, 2)} bits about them.`;
-  return { height: HEIGHT + 26, label };
+  const told = `which tells ${short(feature.bits, 2)} bits about them`;
+  return { height: HEIGHT + 26, label: `Actions against observation ${feature.feature}, ${told}.` };
 }
 
 /** The same as a table. */
-export function featureTable(policy, feature) {
+function featureTable(policy, feature) {
   const edges = unpack(feature.edges);
   const count = policy.raw.watched.n_actions;
   const names = Array.from({ length: count }, (_, a) => nameOf(policy, a));
@@ -81,7 +81,7 @@ export function featureTable(policy, feature) {
 }
 
 /** Draw what some episodes earn, with a strip of their actions below each; returns the height and a description. */
-export function drawPlayed(picture, width, policy) {
+function drawPlayed(picture, width, policy) {
   const { played, watched } = policy.raw;
   const most = watched ? watched.n_actions : 1 + Math.max(...played.flatMap((one) => one.actions));
   const earned = played.map((one) => {
@@ -121,10 +121,41 @@ export function drawPlayed(picture, width, policy) {
 }
 
 /** The same as a table: what each episode earned and how long it was. */
-export function playedTable(policy) {
+function playedTable(policy) {
   const rows = policy.raw.played.map((one, i) => {
     const total = unpack(one.rewards).reduce((a, b) => a + b, 0);
     return [`episode ${i + 1}`, short(total), String(one.actions.length)];
   });
   return table(["Episode", "Return", "Steps"], rows, "Episodes of the policy");
+}
+
+/** What a policy on observations does: shares of actions against the observations that tell most about them. */
+export function mountWatched(page, place, policy) {
+  const { watched } = policy.raw;
+  const words = `Shares of actions in ${watched.steps} steps of fresh episodes, by where an observation lies; `;
+  place.append(html("p", { class: "caption" }, `${words}those that tell most about the action come first.`));
+  place.append(watchedLegend(policy));
+  const grid = html("div", { class: "pair" });
+  place.append(grid);
+  for (const feature of watched.features) {
+    const update = figure(grid, {
+      title: `observation[${feature.feature}]`,
+      caption: () => `It tells ${feature.bits} bits about the action.`,
+      draw: (picture, width) => drawFeature(picture, width, policy, feature),
+      rows: () => featureTable(policy, feature),
+    });
+    page.parts.push({ of: ["policy"], draw: update });
+  }
+}
+
+/** Some episodes of a policy on observations. */
+export function mountPlayed(page, place, policy) {
+  const update = figure(place, {
+    title: "What some episodes earn",
+    caption: () =>
+      "From the worst to the best of those that were watched: the return so far, and below it a strip of the actions.",
+    draw: (picture, width) => drawPlayed(picture, width, policy),
+    rows: () => playedTable(policy),
+  });
+  page.parts.push({ of: ["policy"], draw: update });
 }

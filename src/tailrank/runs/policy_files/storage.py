@@ -21,9 +21,9 @@ from tailrank import checks
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
+from tailrank.learning.lowrank.class_planning import ClassPolicy
 from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
-from tailrank.policies.cloned import ClonedPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
@@ -33,7 +33,7 @@ from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
 SCHEMA = 1
@@ -57,6 +57,7 @@ KINDS = {
     "observation": PolicyKind(ObservationPolicy, observed.to_parts, observed.from_parts),
     "lowrank": PolicyKind(LowRankPolicy, lowrank.to_parts, lowrank.from_parts),
     "lowrank-lsvi": PolicyKind(OptimisticPolicy, lowrank.optimistic_parts, lowrank.optimistic_policy),
+    "class": PolicyKind(ClassPolicy, lowrank.class_parts, lowrank.class_plan),
     "cautious": PolicyKind(CautiousPolicy, lowrank.cautious_parts, lowrank.cautious_policy),
     "softmax": PolicyKind(SoftmaxPolicy, features.softmax_parts, features.softmax_policy),
     "cells": PolicyKind(CellPolicy, features.cell_parts, features.cell_policy),

@@ -11,8 +11,7 @@ from tailrank import checks
 from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
-from tailrank.policies.cloned import ClonedPolicy
-from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy, MixedPolicy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy
 
 Arrays = dict[str, np.ndarray]
 BUDGET = {

@@ -1,0 +1,96 @@
+"""Every objective against all policies of a random problem: a check for tests/test_fuzz.py and studies/fuzz_planner.py.
+
+The best value is the largest measure of the law of any policy that looks at the whole past (`brute_force.return_laws`).
+What a measure of a law is, is tested against its definition elsewhere. Also compared: a bound on the mean.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+import tailrank
+from brute_force import Tiny, count_policies, return_laws
+from fuzz import draw
+from tailrank.checks import InputError, NotConverged
+from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.return_law import return_law
+from tailrank.risk.law import ReturnLaw
+from tailrank.risk.measures import (
+    CVaR,
+    Entropic,
+    EVaR,
+    Expectile,
+    Mean,
+    MeanCVaR,
+    MeanVariance,
+    Spectral,
+    Target,
+    Utility,
+    VaR,
+    WorstCase,
+)
+from tailrank.risk.measures.base import Measure
+
+MOST_POLICIES = 60
+
+
+def random_measure(rng: np.random.Generator, values: np.ndarray) -> Measure:
+    """A measure with random parameters, on the scale of returns like these [n]."""
+    tau, share = float(rng.uniform(0.02, 1.0)), float(rng.uniform(0.05, 0.95))
+    width = float(np.ptp(values)) or 1.0
+    points = np.sort(rng.choice(values, 2, replace=False)) if values.size > 2 else np.array([0.0, 1.0])
+    at = (*(float(x) for x in points), float(points[-1]) + width)
+    return (
+        CVaR(tau),
+        MeanCVaR(tau, weight=share),
+        Entropic(share / width),
+        Entropic(40.0 / width),
+        EVaR(tau),
+        VaR(tau),
+        Target(float(rng.choice(values))),
+        Expectile(share),
+        MeanVariance(share / width),
+        Utility(tuple(zip(at, (0.0, 2.0, 2.5), strict=True))),
+        Spectral({tau / 2: share, 1.0: 1.0 - share}),
+        Mean(),
+        WorstCase(),
+    )[int(rng.integers(13))]
+
+
+def few_policies(rng: np.random.Generator, kind: str) -> Tiny:
+    """A problem whose policies can all be listed."""
+    while True:
+        m = draw(rng, kind, leaves=40)
+        if count_policies(m) <= MOST_POLICIES:
+            return m
+
+
+def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
+    """How far the plan for a random objective is from what it must be, in units of what is allowed."""
+    m = few_policies(rng, kind)
+    laws = [ReturnLaw.of(*map(np.array, zip(*law, strict=True))) for law in return_laws(m)]
+    values = np.unique(np.concatenate([law.values for law in laws]))
+    measure = random_measure(rng, values)
+    best = max(measure.of_law(law) for law in laws)
+    mdp = FiniteMDP.from_rows(**m.columns())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        try:
+            plan = tailrank.solve(mdp, 0.3, objective=measure, memory="20MB", seconds=0.3)
+        except InputError as error:
+            if measure.name in ("utility", "target") and "returns differ too little" in str(error):
+                return {f"{measure.name}: refused, too far from zero for a grid": 0.0}
+            raise
+    own = measure.of_law(return_law(plan.policy, mdp).law)
+    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + float(np.abs(values).max())
+    small = 1e-8 * scale
+    found = {
+        f"{measure.name}: lower bound": max(plan.lower - best, 0.0) / small,
+        f"{measure.name}: upper bound": max(best - plan.upper, 0.0) / small,
+        f"{measure.name}: claim of the policy": max(plan.value - own, 0.0) / small,
+    }
+    if plan.status == "exact":
+        found[f"{measure.name}: exact optimum"] = abs(plan.value - best) / small
+    return found
