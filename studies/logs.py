@@ -327,6 +327,32 @@ then the mean bounds.
 """
 
 
+GAPS = """
+## How fast the gap closes
+
+Best CVaR less that of the returned plan, where every action is tried alike, and the slope of its logarithm against that
+of the number of episodes (-0.5: like n^-1/2; `-`: fewer than two gaps above zero).
+
+| process | {sizes} | slope |
+| --- | {lines} | ---: |
+"""
+
+
+def gaps(rows: list[dict]) -> str:
+    """The table of gaps of the covered cells."""
+    text = GAPS.format(sizes=" | ".join(f"n = {n}" for n in SIZES), lines=" | ".join("---:" for _ in SIZES))
+    for name in dict.fromkeys(row["process"] for row in rows):
+        found = {
+            row["episodes"]: row["best"] - row["mean"]["true"]
+            for row in rows
+            if row["process"] == name and row["behaviour"] == "uniform"
+        }
+        some = [(np.log(n), np.log(gap)) for n, gap in found.items() if gap > 1e-6]
+        slope = f"{np.polyfit(*np.array(some).T, 1)[0]:.2f}" if len(some) > 1 else "-"
+        text += _line(name, *(f"{found[n]:.3f}" if n in found else "-" for n in SIZES), slope)
+    return text
+
+
 def page(rows: list[dict]) -> str:
     """docs/logs_results.md."""
     rows = sorted(rows, key=_order)
@@ -345,7 +371,7 @@ def page(rows: list[dict]) -> str:
         ]
         cells_ = ("-" if x is None else f"{x:.3f}" for x in numbers)
         text += _line(f"{row['process']} ({row['tau']:g})", row["behaviour"], row["episodes"], *cells_)
-    return text
+    return text + gaps(rows)
 
 
 def _commits(rows: list[dict]) -> str:

@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent
 RUNS = ROOT / "results" / "lowrank.jsonl"
 SEEDS = range(200, 205)
 TAUS = (0.1, 1.0, 0.25, 0.05)
-MARKED, SOLVING = 10_000, 2_000
+MARKED, SOLVING = 100_000, 2_000
 """Fresh episodes that judge a plan at a mark, and on the way."""
 
 
@@ -80,7 +80,8 @@ def simulator_of(setting: dict, seed: int) -> tuple[dict, object]:
 
 
 def run(setting: dict, seed: int) -> dict:
-    """One run: [episodes, share of CVaR*, promise, seconds] at the marks, or on the way until 95% of CVaR* is reached.
+    """One run: [episodes, share of CVaR*, promise, seconds, standard error of the share] at the marks, or on the way
+    until 95% of CVaR* is reached.
 
     At a mark the policy that would be returned is judged, made of at most so many episodes.
     """
@@ -97,9 +98,11 @@ def run(setting: dict, seed: int) -> dict:
     marks, limit = list(setting.get("marks", [])), setting.get("limit", 0)
 
     def judge(policy: object, n: int) -> float:
-        found = cvar(play_simulator(policy, env, streams.evaluation_seeds(state.k, n)).returns, tau) / star
+        returns = play_simulator(policy, env, streams.evaluation_seeds(state.k, n)).returns
+        found = cvar(returns, tau) / star
+        error = np.maximum(np.quantile(returns, tau) - returns, 0.0).std() / tau / np.sqrt(n) / star
         promise = policy.plan.objective if isinstance(policy, LowRankPolicy) else learner.promise(state, env)
-        curve.append([state.episodes, round(found, 5), round(promise / star, 5), round(spent, 1)])
+        curve.append([state.episodes, round(found, 5), round(promise / star, 5), round(spent, 1), round(error, 5)])
         return found
 
     while True:

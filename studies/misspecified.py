@@ -31,7 +31,7 @@ from tailrank.learning.registry import make_learner
 
 HERE = Path(__file__).resolve().parent
 ROWS, PAGE = HERE / "results" / "misspecified.jsonl", HERE.parent / "docs" / "observations.md"
-FIRST, EPISODES, TAU = 900, (200, 800), 0.25
+FIRST, EPISODES, TAU = 900, (400,), 0.25
 MODELS = {"mixture": "block decoder", "lowrank": "low rank"}
 RIGHT = {("locks", "mixture"), ("locks", "lowrank"), ("continuous low rank", "lowrank")}
 

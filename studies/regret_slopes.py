@@ -69,9 +69,9 @@ def run(instance: str, constants: str, seed: int) -> dict[str, Any]:
 
 
 def slopes(regret: list[float]) -> list[float]:
-    """log R(b) / R(a) over log b / a for neighbouring marks; 0 where nothing was added."""
+    """log R(b) / R(a) over log b / a for neighbouring marks; nan where there is no regret yet."""
     pairs = zip(regret, regret[1:], MARKS, MARKS[1:], strict=False)
-    return [math.log(max(y, 1e-12) / max(x, 1e-12)) / math.log(b / a) if y > x else 0.0 for x, y, a, b in pairs]
+    return [math.log(max(y, x) / x) / math.log(b / a) if x > 1e-9 else math.nan for x, y, a, b in pairs]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -87,11 +87,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             if not own:
                 continue
             found = np.array([slopes(r["regret"]) for r in own])
-            cells = [f"{np.median(c):.2f} ({c.min():.2f} to {c.max():.2f})" for c in found.T]
-            cells += [""] * (len(ends) - len(cells))
-            K = MARKS[len(own[0]["regret"]) - 1]
+            cells = ["no regret" if np.isnan(c).all() else _cell(c[~np.isnan(c)]) for c in found.T]
             end = np.array([r["regret"][-1] for r in own])
-            share = np.median([r["regret"][-1] / (K * r["star"]) for r in own])
+            share = np.median([r["regret"][-1] / (MARKS[-1] * r["star"]) for r in own])
             capped = np.median([r["capped"][-1] for r in own])
             lines.append(
                 f"| {instance}, {tau:g} | {constants} | {len(own)} | "
@@ -99,6 +97,13 @@ def table(rows: list[dict[str, Any]]) -> str:
                 + f" | {np.median(end):.3g} | {share:.0%} | {capped:.0%} |"
             )
     return "\n".join(lines)
+
+
+def _cell(values: np.ndarray) -> str:
+    """The median, with the least and the most where there are several."""
+    if values.size == 1:
+        return f"{values[0]:.2f}"
+    return f"{np.median(values):.2f} ({values.min():.2f} to {values.max():.2f})"
 
 
 def main() -> None:

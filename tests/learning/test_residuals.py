@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tailrank.episodes.replay import Replay
+from tailrank.learning.observed import residuals
 from tailrank.learning.observed.residuals import LEAST_EPISODES, left_open
 
 
@@ -48,6 +49,17 @@ def test_the_share_is_that_of_the_variance_within_classes():
         told[where == k] -= told[where == k].mean()
     assert found.share == pytest.approx(told.var() / rest.var(), abs=0.02)
     assert found.clear
+
+
+def test_many_episodes_are_thinned_and_both_halves_stay(monkeypatch):
+    monkeypatch.setattr(residuals, "MOST_EPISODES", 500)
+    replay, _ = walks(1000, 4, np.random.default_rng(0), push=0.7)
+    thinned = left_open(replay, replay.actions, 2, shared=True, rng=np.random.default_rng(0))
+    monkeypatch.undo()
+    full = left_open(replay, replay.actions, 2, shared=True, rng=np.random.default_rng(0))
+    assert thinned.clear
+    assert thinned.error > 1.2 * full.error
+    assert thinned.share == pytest.approx(full.share, abs=4 * thinned.error)
 
 
 def test_few_episodes_say_nothing():

@@ -121,7 +121,9 @@ class ELA(CountableLearner, Collecting):
         problem = self._problem(state.model, state, env, 0.0)
         return self.planner(problem, problem.no_bonus, streams.planner(state.k)).neutral_when_met()
 
-    def taught(self, state: ELAState, moves: Iterable[Transitions], env: CountableEnv, streams: Streams) -> ELAState:
+    def taught(
+        self, state: ELAState, moves: Iterable[Transitions], env: CountableEnv, streams: Streams
+    ) -> ELAState | None:
         """The state whose model is fitted to these moves too, to plan in and not to go on from."""
         seen, C = state.seen.copy(), env.rewards.n_budgets
         for move in moves:

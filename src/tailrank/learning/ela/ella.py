@@ -6,13 +6,17 @@ on the groups that can occur, so that it is played, stored and evaluated like an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tailrank._system.settings import part
+from tailrank.envs.protocols import CountableEnv
+from tailrank.episodes.rollout import Transitions
+from tailrank.episodes.streams import Streams
 from tailrank.learning.ela.ela import ELA
-from tailrank.learning.ela.parts import Planner
+from tailrank.learning.ela.parts import ELAState, Planner
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.exact.induction import action_type
 from tailrank.planning.latent.planner import LatentPlan
@@ -49,3 +53,7 @@ class ELLA(ELA):
     """ELLA (Algorithm 3): ELA that plans by CVaR-LSVI."""
 
     planner: Planner = part(LsviPlanner())
+
+    def taught(self, state: ELAState, moves: Iterable[Transitions], env: CountableEnv, streams: Streams) -> None:
+        """Nothing: its planner simulates, so that it has another plan every time."""
+        return

@@ -53,7 +53,8 @@ def left_open(
     parts = [np.arange(H - 1)] if shared else [np.array([h]) for h in range(H - 1)]
     if len(parts) > MOST_STEPS:
         parts = [parts[i] for i in np.linspace(0, H - 2, MOST_STEPS).astype(int)]
-    looked, columns = np.zeros(n, dtype=bool), []
+    columns: list[tuple[np.ndarray, ...]] = []
+    looked = np.zeros(n, dtype=bool)
     looked[np.unique(np.linspace(0, n - 1, MOST_EPISODES).astype(int))] = True
     for steps in parts:
         episode, place = np.nonzero((steps + 1 < replay.lengths[:, None]) & looked[:, None])
@@ -67,7 +68,8 @@ def left_open(
     episode, action, x = (np.concatenate([column[i] for column in columns]) for i in range(3))
     after = np.split(_directions(np.concatenate([c[3] for c in columns]), MOST_NEXT), _cuts(columns))
     rest = np.concatenate([_without(y, column[4]) for y, column in zip(after, columns, strict=True)])
-    told = _told(_features(x, rng), action, rest, episode % 2 == 0, n_actions)
+    half = np.searchsorted(np.flatnonzero(looked), episode) % 2 == 0
+    told = _told(_features(x, rng), action, rest, half, n_actions)
     gains = np.bincount(episode, (rest**2 - (rest - told) ** 2).sum(axis=1), minlength=n)
     open_ = np.bincount(episode, (rest**2).sum(axis=1), minlength=n)
     total = float(open_.sum())

@@ -87,6 +87,11 @@ class FittedShortfall:
         members = tuple(self.policy((e,))[0] for e in range(self.members))
         return ExploringPolicy(members, self.n_actions, self.returns, self.epsilon, rng)
 
+    @property
+    def promise(self) -> float:
+        """What its first output promises."""
+        return self.outputs()[0].promise
+
     def outputs(self) -> list[CandidateOutput]:
         """The mean of all members."""
         return [self._output]

@@ -27,6 +27,11 @@ class FittedCandidate(Protocol):
         """What to play next."""
         ...
 
+    @property
+    def promise(self) -> float:
+        """The CVaR that the first of its outputs promises."""
+        ...
+
     def outputs(self) -> list[CandidateOutput]:
         """What may be handed out, the first being the default."""
         ...

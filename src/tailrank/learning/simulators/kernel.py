@@ -61,7 +61,7 @@ class FittedKernel:
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next."""
         curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
-        plans = (self.plan()[0], curious)
+        plans = (self._plain[0], curious)
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
 
     def neutral(self) -> KernelPolicy:
@@ -74,7 +74,18 @@ class FittedKernel:
 
     @cached_property
     def _outputs(self) -> tuple[CandidateOutput, ...]:
-        return tuple(CandidateOutput(f"kernel, share {share:g}", *self.plan(share)) for share in SHARES)
+        plans = [self._plain if share == 0.0 else self.plan(share) for share in SHARES]
+        return tuple(CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True))
+
+    @cached_property
+    def _plain(self) -> tuple[KernelPolicy, float]:
+        """The first output, which exploration plays, too: a plan takes long where the horizon is long."""
+        return self.plan(SHARES[0])
+
+    @property
+    def promise(self) -> float:
+        """What the first output promises."""
+        return self._plain[1]
 
     def about(self) -> str:
         """Representatives and how outcomes are made."""

@@ -97,7 +97,7 @@ class CandidatesLearner(SimulatorLearner):
         state = replace(
             state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False, earlier=earlier
         )
-        promise = fitted[0].outputs()[0].promise
+        promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
 
