@@ -35,7 +35,7 @@ def test_the_same_policy_comes_back(name, plans, tmp_path):
 
 
 def test_a_policy_of_ones_own_is_refused(tmp_path):
-    with pytest.raises(InputError, match="policy: a object cannot be saved; known are budget, markov, level"):
+    with pytest.raises(InputError, match=r"policy: a object cannot be saved; known are budget, .*markov, .*level"):
         save(object(), tmp_path / "a.policy")
     assert not list(tmp_path.iterdir())
 

@@ -120,8 +120,8 @@ class Program:
 @pytest.fixture
 def program(tmp_path, numba_loaded):
     (tmp_path / "tailrank" / "_system").mkdir(parents=True)
-    for name in ("_system/__init__.py", "_system/jit.py", "_system/_machine_code.py", "checks.py"):
-        shutil.copy(SOURCE / name, tmp_path / "tailrank" / name)
+    for path in (*(SOURCE / "_system").glob("*.py"), SOURCE / "checks.py"):
+        shutil.copy(path, tmp_path / "tailrank" / path.relative_to(SOURCE))
     for name, text in (("tailrank/__init__.py", ""), ("helper.py", HELPER), ("kernels.py", KERNEL), ("main.py", MAIN)):
         (tmp_path / name).write_text(text)
     return Program(tmp_path, numba_loaded)
