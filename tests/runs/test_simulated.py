@@ -136,7 +136,7 @@ def test_evaluation_changes_nothing_in_training(tmp_path, finished):
     [
         ({"algorithm": "rep-ucb"}, "algorithm = 'rep-ucb': from observations"),
         ({"model": "counts"}, "model = 'counts': is for finite environments"),
-        ({"collect": "printed"}, "collect: is for finite environments"),
+        ({"collect": "printed"}, "collect = 'printed': is for model = 'lowrank'"),
         ({"output": "uniform"}, "output = 'uniform': is for finite environments"),
         ({"stop_cvar": 0.5, "evaluate_every": 0}, "stop_cvar: needs evaluate_every"),
         ({"reward_range": [1.0]}, "reward_range = .*: must be two numbers"),

@@ -5,7 +5,8 @@ Nothing heavy is imported here before an oracle is made (`tailrank train --help`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,8 @@ MODELS: dict[str, Callable[[CountableEnv, int | None], list[MleOracle]]] = {
 }
 """The classes of models by name, one row each: the H - 1 oracles for an environment and a rank (None: not given)."""
 
+CHOICES: Mapping[str, Any] = ChainMap(MODELS, {"auto": None})
+"""What may be asked for: also rows that are added to `MODELS` later."""
 
 RANKS = (2, 4, 8)
 """Ranks of the models that are tried where nobody says one; those below the number of states."""
@@ -75,8 +78,8 @@ class ModelChoice(Checked):
 
     model: str = setting(
         "auto",
-        words=("auto", *MODELS),
-        metavar="|".join(("auto", *MODELS)),
+        words=CHOICES,
+        metavar="|".join(CHOICES),
         help="What is fitted; the last four see observations.",
     )
     rank: int | None = setting(None, kind=int, metavar="D", help="Rank of the model (the most latents of a step).")
