@@ -80,7 +80,7 @@ class ModelChoice(Checked):
         "auto",
         words=CHOICES,
         metavar="|".join(CHOICES),
-        help="What is fitted; the last four see observations.",
+        help="What is fitted; those after block see observations.",
     )
     rank: int | None = setting(None, kind=int, metavar="D", help="Rank of the model (the most latents of a step).")
 
