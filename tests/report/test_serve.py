@@ -188,8 +188,9 @@ def test_solving_again(server, subjects):
     status, _, body = post(server, b'{"tau": 0.25}')
     assert status == 200
     data = json.loads(body)
-    first, *points, last = [part["name"] for part in data["policies"]]
-    assert (first, last) == ("best at tau = 0.25", "a.policy")
+    first, *points = [part["name"] for part in data["policies"]]
+    assert first == "best at tau = 0.25"
+    points.remove("a.policy")
     assert points
     assert all(name.startswith("CVaR ") for name in points)  # of the efficient frontier
     assert data["tau"] == 0.25
