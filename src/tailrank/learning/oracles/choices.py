@@ -68,7 +68,7 @@ class ModelChoice(Checked):
 
     "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
     (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
-    "auto", the default: the simplest that held-out likelihood does not refute (`oracles/held_out.py`), among the class
+    "auto", the default: the simplest that held-out likelihood does not refute (`learning/oracles/held_out.py`), among the class
     and counts of its groups where there is a class, else among counts, em and block, by step and with all steps as one;
     with a rank, among em and block of that rank.
 
