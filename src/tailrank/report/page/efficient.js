@@ -78,8 +78,8 @@ export function sentence(raw, shown) {
   const i = all.indexOf(p);
   const price =
     i === 0
-      ? `No policy earns more there. One unit less in ${tail} gains ${fixed(p.price, 2)} on average.`
-      : `One unit more in ${tail} costs ${fixed(all[i - 1].price, 2)} on average.`;
+      ? `No policy earns more there. A little less in ${tail} gains ${fixed(p.price, 2)} of the mean a unit.`
+      : `Nearby, a unit more in ${tail} costs ${fixed(all[i - 1].price, 2)} on average.`;
   const drawn =
     p.share < 1
       ? ` One of two plans is drawn at the start of every episode, the first with ${percent(p.share)}; ` +
@@ -97,7 +97,7 @@ export function efficientTable(raw) {
     fixed(p.price, 2),
   ]);
   return table(
-    [`CVaR at ${percent(raw.tau)}`, "Best mean", "No policy above", "Mean gained by one unit less of CVaR"],
+    [`CVaR at ${percent(raw.tau)}`, "Best mean", "No policy above", "Mean gained by a unit less of CVaR, nearby"],
     rows,
     "The efficient frontier",
   );
