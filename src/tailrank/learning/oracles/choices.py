@@ -68,9 +68,9 @@ class ModelChoice(Checked):
 
     "class": the environment's own finite class, seen through its known groups (|F| exact). "counts": every
     (state, action) for itself. "em": a free latent model of the given rank. "block": each state in one latent.
-    "auto", the default: the simplest that held-out likelihood does not refute (`learning/oracles/held_out.py`), among the
-    class and counts of its groups where there is a class, else among counts, em and block, by step and with all steps as
-    one; with a rank, among em and block of that rank.
+    "auto", the default: the simplest that held-out likelihood does not refute (`learning/oracles/held_out.py`). Where
+    there is a class, among it and the counts of its groups; else among counts, em and block, by step and with all steps
+    as one; with a rank, among em and block of that rank.
 
     >>> ModelChoice("class").name_for(None), ModelChoice(rank=3).name_for(None)
     ('class', 'auto')
