@@ -84,7 +84,7 @@ installed: $(READY)  ## what is installed is what is locked, unchanged, under li
 check: $(READY)  ## what CI runs: all tests and everything else, on two cores
 	@+$(MAKE) --no-print-directory -j2 --output-sync=target models others rest
 
-rest: lint types installed examples readme docs
+rest: lint docs examples readme types installed
 
 lock: .tools-venv/.ready  ## write requirements/*.txt anew; newer versions with make lock UPGRADE=--upgrade
 	@.tools-venv/bin/python scripts/lock.py $(UPGRADE)
