@@ -26,7 +26,7 @@ MEASURES = (
     Mean(),
     Utility(((0.0, 0.0), (3.0, 6.0), (9.0, 8.0))),
 )
-TAIL = WorthGoal(CVaR(0.3), lambda t, b: np.minimum(t, 0.0) / 0.3, lambda b, w: b + w)
+TAIL = WorthGoal(CVaR(0.3), lambda t: np.minimum(t, 0.0) / 0.3, lambda b, w: b + w)
 """CVaR as any other OCE."""
 
 

@@ -6,7 +6,6 @@ so rewards that are rounded down give lower bounds and rewards that are rounded 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,12 +20,10 @@ from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.measures.base import Certainty, Measure
 from tailrank.risk.measures.cvar import CVaR
 from tailrank.risk.measures.entropic import Entropic
-from tailrank.risk.measures.mean import Mean
-from tailrank.risk.measures.mean_cvar import MeanCVaR
-from tailrank.risk.measures.utility import Utility
+from tailrank.risk.measures.reduction import Close, Utility1D
 
 Masks = tuple[np.ndarray, ...]
-KNOWN = "cvar, mean-cvar, entropic, mean, mean-variance, utility"
+KNOWN = ("cvar", "mean-cvar", "entropic", "mean", "mean-variance", "utility")
 
 
 class Goal(Protocol):
@@ -117,15 +114,17 @@ class TailGoal:
 
 @dataclass(frozen=True)
 class WorthGoal:
-    """An objective back(b, E f), where f(t, b) is the utility of t = R - b.
+    """An objective close(b, E u(R - b)), as `risk/measures/reduction.py` has it.
 
-    free: b is any budget and back adds it (an OCE); else it is the least return on the grid. bend: as `Certainty.bend`.
+    free: b is any budget (an OCE); else it is `start`, or the least return on the grid where that is None.
+    bend: as `Certainty.bend`.
     """
 
     measure: Measure
-    utility: Callable[[np.ndarray, float], np.ndarray]
-    back: Callable[[float, float], float]
+    utility: Utility1D
+    close: Close
     free: bool = True
+    start: float | None = None
     bend: float = 0.0
 
     def nodes(self, widths: np.ndarray, n_states: int) -> int:
@@ -143,14 +142,13 @@ class WorthGoal:
 
     def values(self, model: RecordedModel, tables: SavedTables) -> np.ndarray:
         """The objective from each start."""
-        budgets = model.grid.value(np.arange(tables.curve.size)).tolist()
-        return np.array([self.back(b, w) for b, w in zip(budgets, tables.curve.tolist(), strict=True)])
+        return np.asarray(self.close(model.grid.value(np.arange(tables.curve.size)), tables.curve))
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """The largest over starts; between two budgets of the grid it is higher by no more than the bend allows."""
         curve = worth.most_worth(model, self._worth(model), allowed, watch)
-        most = max(self.back(float(model.grid.value(b)), float(w)) for b, w in enumerate(curve))
-        return most + self.bend * float(model.grid.unit) ** 2 / 8.0
+        most = self.close(model.grid.value(np.arange(curve.size)), curve).max()
+        return float(most) + self.bend * float(model.grid.unit) ** 2 / 8.0
 
     def policy(self, model: RecordedModel, actions: Masks, usual: np.ndarray, budget: int) -> BudgetPolicy:
         """See `induction.policy_of`."""
@@ -161,11 +159,11 @@ class WorthGoal:
         return self.measure.of_law(recorded_law(model, actions, budget, self._first(model)))
 
     def reach(self, model: RecordedModel, tables: SavedTables, budget: int) -> Reach:
-        """Costs by the slope of `back`."""
-        b, w = float(model.grid.value(budget)), float(tables.curve[budget])
+        """Costs by the slope of `close`."""
+        b, w = model.grid.value(budget), tables.curve[budget]
         step = 1e-6 * max(abs(w), 1e-12)
-        slope = (self.back(b, w) - self.back(b, w - step)) / step
-        return reach(model, tables, budget, worth=True).scaled(slope)
+        slope = (self.close(b, w) - self.close(b, w - step)) / step
+        return reach(model, tables, budget, worth=True).scaled(float(slope))
 
     def _first(self, model: RecordedModel) -> np.ndarray:
         made = self._worth(model)
@@ -173,31 +171,26 @@ class WorthGoal:
 
     def _worth(self, model: RecordedModel) -> worth.Worth:
         unit, base = float(model.grid.unit), float(model.grid.value(0))
-        return worth.Worth(lambda left: self.utility(-unit * left, base), 0, int(model.widths[0]) if self.free else 0)
+        shift = 0.0 if self.start is None else base - self.start
+        return worth.Worth(lambda left: self.utility(shift - unit * left), 0, int(model.widths[0]) if self.free else 0)
 
 
 def goal_of(measure: Measure) -> Goal:
     """The goal of a measure; raises for those that are no OCE and no expected utility."""
     if isinstance(measure, CVaR):
         return TailGoal(measure.tau)
-    if isinstance(measure, Certainty):
-        u = measure.utility
-        return WorthGoal(measure, lambda t, b: u(t), _sum, bend=measure.bend())
-    if isinstance(measure, MeanCVaR):
-        kappa, tau = measure.weight, measure.tau
-        return WorthGoal(measure, lambda t, b: kappa * t + (1.0 - kappa) / tau * np.minimum(t, 0.0), _sum)
-    if isinstance(measure, Mean):
-        return WorthGoal(measure, lambda t, b: t, _sum, free=False)
-    if isinstance(measure, Utility):
-        U = measure.utility
-        return WorthGoal(measure, lambda t, b: U(b + t), lambda b, w: w, free=False)
     if isinstance(measure, Entropic):
         beta = measure.beta
-        return WorthGoal(
-            measure, lambda t, b: -np.exp(-beta * t), lambda b, w: b - float(np.log(max(-w, 1e-300))) / beta, free=False
+
+        # 1 - exp(-beta t), as learners have it, would lose the digits of small exponentials, and bounds must hold.
+        def close(b: np.ndarray, w: np.ndarray) -> np.ndarray:
+            return np.asarray(b - np.log(np.maximum(-w, 1e-300)) / beta)
+
+        return WorthGoal(measure, lambda t: -np.exp(-beta * t), close, free=False)
+    if measure.name not in KNOWN:
+        raise InputError(
+            f"objective {measure.name}: must be one that is an expectation for each budget ({', '.join(KNOWN)})"
         )
-    raise InputError(f"objective {measure.name}: must be one that is an expectation for each budget ({KNOWN})")
-
-
-def _sum(b: float, w: float) -> float:
-    return b + w
+    form = measure.reduction(0.0, 1.0)  # only the slope, which is not used here, depends on the range of returns
+    bend = measure.bend() if isinstance(measure, Certainty) else 0.0
+    return WorthGoal(measure, form.utility, form.close, form.start is None, form.start, bend)
