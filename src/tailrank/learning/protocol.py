@@ -11,6 +11,7 @@ be judged exactly (derive from `CountableLearner`), and learners on a `Simulator
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
@@ -164,7 +165,7 @@ class Info:
 
 
 @dataclass(frozen=True)
-class CountableLearner(Tail):
+class CountableLearner(Tail, ABC):
     """The base of learners where states can be counted and rewards are known.
 
     Their states have `plan`, the last `LatentPlan` (None: uniform actions), `group` [H] of [S], which group the plan
@@ -186,13 +187,13 @@ class CountableLearner(Tail):
         """Whether plans are on the environment's groups, or on single states."""
         return False
 
+    @abstractmethod
     def init(self, env: CountableEnv, streams: Streams) -> Any:
         """The state before the first iteration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, state: Any, env: CountableEnv, streams: Streams) -> tuple[Any, Info]:
         """One iteration."""
-        raise NotImplementedError
 
     def greedy(self, state: Any, env: CountableEnv, streams: Streams) -> LatentPlan:
         """What the learner believes to be best, without bonus: the last plan, if there is no bonus in it."""
@@ -225,7 +226,7 @@ class CountableLearner(Tail):
 
 
 @dataclass(frozen=True)
-class SimulatorLearner(Tail):
+class SimulatorLearner(Tail, ABC):
     """The base of learners on simulators.
 
     total: the episodes that will be played in all, for schedules that end with them; a run fills it in.
@@ -243,21 +244,21 @@ class SimulatorLearner(Tail):
         """Itself with the number of episodes that will be played."""
         return replace(self, total=total)
 
+    @abstractmethod
     def init(self, env: Simulator, streams: Streams) -> Any:
         """The state before the first iteration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, state: Any, env: Simulator, streams: Streams) -> tuple[Any, Any]:
         """One iteration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def policy(self, state: Any, env: Simulator, streams: Streams) -> Policy:
         """The policy as it would be returned now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> Any:
         """The state in a checkpoint, given what `to_arrays` of the state gave."""
-        raise NotImplementedError
 
     def choose(self, state: Any, env: Simulator, streams: Streams, rule: str, episodes: int) -> ReturnedPolicy:
         """What a run returns by an output rule of `outputs`, with so many more episodes: the last policy."""

@@ -8,6 +8,7 @@ The bonus, of policies that explore, has two parts (`Exploration`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ class Penalty(Exploration):
         return -super().bonus(h, kinds, places)
 
 
-class SupportPolicy(ChargedBudget):
+class SupportPolicy(ChargedBudget, ABC):
     """What policies with a `SupportPlan` have in common; memory [n]: the budget that is left.
 
     A subclass says what it expects at observations (`outcomes`).
@@ -96,9 +97,9 @@ class SupportPolicy(ChargedBudget):
 
     plan: SupportPlan
 
+    @abstractmethod
     def outcomes(self, h: int, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """phi_h [n, A, J] of observations [n, m], and the bonus [n, A] if there is one."""
-        raise NotImplementedError
 
     @property
     def horizon(self) -> int:

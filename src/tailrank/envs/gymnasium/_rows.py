@@ -6,6 +6,7 @@ in others. What comes of a call for a row is a `RowOutcome`, or one line that sa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ MOST_BAD, FEW = 0.1, 5
 """More than this share of episodes, and more than so few, may not go wrong: what is left would say little."""
 
 
-class RowPlayer:
+class RowPlayer(ABC):
     """A `Player` of rows. skip: rows that go wrong are over and remembered in `bad`, {row: what happened}.
 
     Without skip the first of them raises. begun, skipped: episodes so far, and those of them that went wrong.
@@ -81,13 +82,13 @@ class RowPlayer:
                 rewards[i], self._seen[row], over[i] = found
         return rewards, self._seen[rows], over
 
+    @abstractmethod
     def begin_rows(self, seeds: Sequence[int]) -> list[RowOutcome | str]:
         """Begin an episode for each seed, in rows 0..n-1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance_rows(self, rows: Sequence[int], actions: Sequence[int], h: int) -> list[RowOutcome | str]:
         """Play step h in these rows."""
-        raise NotImplementedError
 
 
 class RowsHere(RowPlayer):

@@ -10,6 +10,7 @@ among the finalists, so it holds although the policy was chosen.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -63,9 +64,9 @@ class CandidatesLearner(SimulatorLearner):
     total_steps: int | None = fixed(None)
 
     @property
+    @abstractmethod
     def candidates(self) -> tuple[LearningCandidate, ...]:
         """The candidates."""
-        raise NotImplementedError
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""

@@ -21,6 +21,7 @@ error, as rewards are known.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -106,9 +107,9 @@ class Elimination(CountableLearner):
         0.1, kind=float, check=lambda x, name: checks.inside(x, name, "(0, 1)"), help="Probability of failure."
     )
 
+    @abstractmethod
     def refuted(self, members: Members, cells: TestedCells, delta: float) -> np.ndarray:
         """Which tails of step h the transitions refute, [tails] of bool, at the confidence 1 - delta."""
-        raise NotImplementedError
 
     def sees_groups(self, env: CountableEnv) -> bool:
         """Members are models of groups."""
