@@ -30,11 +30,11 @@ TAIL = WorthGoal(CVaR(0.3), lambda t: np.minimum(t, 0.0) / 0.3, lambda b, w: b +
 """CVaR as any other OCE."""
 
 
-def recorded(n: int, seed: int, H: int = 3):
-    """A log of a small MDP, its counts, the masks and the usual actions."""
+def recorded(n: int, seed: int, H: int = 3, least: float = 0.0):
+    """A log of a small MDP, its counts, the masks and the usual actions. least: the reward where the grid begins."""
     mdp = small_mdp(seed, H)
     log = read_log(frame_of(mdp, n, seed), states=range(3), actions=range(2))
-    counts = counting.count(log, budgets_for(log, (0.0, 3.0), 1.0)[0], counting.Counting(False))
+    counts = counting.count(log, budgets_for(log, (least, 3.0), 1.0)[0], counting.Counting(False))
     return mdp, log, counts, (np.ones(6, dtype=bool),) * H, np.zeros((H, 3), dtype=np.int64)
 
 
@@ -61,10 +61,11 @@ def counted_mdp(counts: counting.LogCounts) -> FiniteMDP:
     return FiniteMDP.from_rows(pair // 2, pair % 2, step.next_state, step.share, reward, horizon=3, start=start)
 
 
+@pytest.mark.parametrize("least", [0.0, -2.0])
 @pytest.mark.parametrize("measure", [CVaR(0.3), *MEASURES], ids=str)
-def test_without_doubt_the_plan_is_that_of_the_exact_solver(measure):
+def test_without_doubt_the_plan_is_that_of_the_exact_solver(measure, least):
     for seed in range(3):
-        _, _, counts, allowed, usual = recorded(200, seed)
+        _, _, counts, allowed, usual = recorded(200, seed, least=least)
         model, goal = counting.doubted(counts), goal_of(measure)
         tables = goal.plan(model, allowed, usual)
         budget = int(goal.values(model, tables).argmax())
