@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from tailrank import ELA, cvar, learn, make_episodic
+from tailrank import ELA, InputError, cvar, learn, make_episodic
 from tailrank.envs.built_in.continuous_rewards import KINDS, moments, quantile
+from tailrank.learning.aim import Aim
 from tailrank.learning.judge import ExactJudge
 from tailrank.learning.output import play_plan
 from tailrank.planning.latent.planner import law_of_plan, plan_latent
@@ -84,3 +85,9 @@ def test_what_learn_returns_is_evaluated_by_playing():
     assert learned.known_law is None
     found = learned.evaluate(episodes=2000)
     assert found.lower < found.upper
+
+
+def test_other_objectives_are_not_judged_by_rounded_rewards():
+    learner = ELA(tau=0.2, goal=Aim(objective="mean-cvar", weight=0.5))
+    with pytest.raises(InputError, match="rewards off a grid, where only the CVaR is judged"):
+        ExactJudge.of(learner, make_episodic("random-lowrank", reward="beta", seed=5))
