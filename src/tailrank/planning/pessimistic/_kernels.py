@@ -17,6 +17,10 @@ ROUNDS = 12
 """Newton steps at most; any number of them gives a bound that holds."""
 CLOSE = 1e-3
 """Change of t at which the search ends, relative to t and the mean: the value is then good to its square."""
+ALIKE = 0.03
+"""The same for log t, where t is small."""
+NEAR = 0.1
+"""Part of the mean below which t = 0 is tried."""
 TINY = 1e-6
 """Part of the mean below which t counts as 0."""
 
@@ -35,16 +39,17 @@ def least_mean_from(x, share, n, radius, t):
     """The least mean and the t where it was found; the search begins at t, or where that is negative at a guess."""
     if radius == np.inf:
         return 0.0, -1.0
-    mean, square = 0.0, 0.0
+    mean, square, least = 0.0, 0.0, np.inf
     for i in range(n):
         mean += share[i] * x[i]
         square += share[i] * x[i] * x[i]
+        least = min(least, x[i])
     if mean <= 0.0 or radius <= 0.0:
         return max(mean, 0.0), -1.0
     if t < 0.0:
         # Where the ball is small, t + mean is about deviation / sqrt(2 radius).
         t = max(math.sqrt(max(square - mean * mean, 0.0) / (2.0 * radius)) - mean, 0.0)
-    best, found = 0.0, t
+    best, found, before = 0.0, t, t
     for _ in range(ROUNDS):
         logs, first, second = 0.0, 0.0, 0.0
         for i in range(n):
@@ -67,19 +72,23 @@ def least_mean_from(x, share, n, radius, t):
         fall = first - second / first
         if fall >= 0.0 or (slope <= 0.0 and t <= TINY * mean):
             break
-        before = t
         if t > mean:
             # Newton in 1 / (t + mean)^2, in which `slope` is nearly linear.
-            far = t + mean
+            before, far = t, t + mean
             y = (1.0 + 2.0 * slope / (far * fall)) / (far * far)
             t = max(1.0 / math.sqrt(y) - mean if y > 0.0 else 2.0 * far, 0.1 * t)
+            if abs(t - before) <= CLOSE * far:
+                break
+        elif slope < 0.0 and t <= NEAR * mean and least > 0.0:
+            before, t, least = t, 0.0, 0.0  # is it the best? Asked only once
         elif t > 0.0:
             # Newton in log t, in which it is nearly linear where some x are 0.
-            t *= math.exp(min(max(-slope / (fall * t), -3.0), 3.0))
+            change = min(max(-slope / (fall * t), -3.0), 3.0)
+            t *= math.exp(change)
+            if abs(change) <= ALIKE:
+                break
         else:
-            t = 0.1 * mean
-        if abs(t - before) <= CLOSE * (t + mean):
-            break
+            t = max(0.5 * before, 0.01 * mean)
     return best, found
 
 
