@@ -110,9 +110,9 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
         columns = ("step", "place", "remaining budget", "action")
         return Face(_kernel(policy, info), (policy.horizon, 1), columns, lambda h, _: _kernel_rows(policy, h))
     if isinstance(policy, SoftmaxPolicy):
-        about = (*_told(info), "acts on observations; probabilities at the zero observation:")
+        lines = (*_told(info), "acts on observations; probabilities at the zero observation:")
         columns = ("step", "place", "probability", "action")
-        return Face(about, (policy.horizon, 1), columns, lambda h, _: _softmax_rows(policy, h))
+        return Face(lines, (policy.horizon, 1), columns, lambda h, _: _softmax_rows(policy, h))
     raise InputError(f"policy: no table is known for a {type(policy).__name__}")
 
 
