@@ -82,6 +82,15 @@ def simulator(config: RunConfig) -> Simulator:
     )
 
 
+def recipe_of(config: RunConfig) -> dict[str, Any] | str:
+    """What another process makes the simulator of a run from, or why it cannot."""
+    given = config.environment
+    if not config.simulated or given.name in SIMULATORS:
+        return f"{given.name} does not draw itself"
+    made = {"source": given.name, "settings": dict(given.settings), "imports": list(given.imports)}
+    return made | {"name": given.name.rpartition(":")[2], "levels": given.action_levels}
+
+
 def close(env: Any) -> None:
     """Close an environment, if it can be; what goes wrong then is said and no more."""
     try:

@@ -35,14 +35,15 @@ class WorkerLost(Exception):
 
 
 class WorkerProcess:
-    """One child and its answers."""
+    """One child and its answers. silent: what the environment prints is dropped."""
 
-    def __init__(self, about: Mapping[str, Any], timeout: float | None) -> None:
+    def __init__(self, about: Mapping[str, Any], timeout: float | None, silent: bool = False) -> None:
         self._timeout = timeout
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tailrank.envs.gymnasium._worker_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if silent else None,
         )
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -59,8 +60,8 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             write_frame(self._child.stdin, dict(message))  # type: ignore[arg-type]
 
-    def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
-        """The answer to a message of so many calls of the environment; raises `WorkerLost`."""
+    def reply(self, calls: int, least: float = 0.0) -> tuple[dict[str, Any], np.ndarray]:
+        """What comes back for a message of so many calls of the environment; raises `WorkerLost`."""
         limit = None if self._timeout is None else max(self._timeout * max(calls, 1), least)
         try:
             found = self._answers.get(timeout=limit)
@@ -71,6 +72,11 @@ class WorkerProcess:
         message, numbers = found
         if "error" in message:
             raise InputError(message["error"])
+        return message, numbers
+
+    def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
+        """The outcomes of the rows that were asked for; raises `WorkerLost`."""
+        message, numbers = self.reply(calls, least)
         features = iter(numbers.reshape(sum(not isinstance(row, str) for row in message["rows"]) or 1, -1))
         return [row if isinstance(row, str) else RowOutcome(row[0], next(features), row[1]) for row in message["rows"]]
 

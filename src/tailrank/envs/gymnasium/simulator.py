@@ -7,7 +7,7 @@ Observations are encoded by `envs/gymnasium/spaces.py`, actions are numbered by 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,15 +15,14 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.envs.gymnasium import tables
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
 from tailrank.envs.gymnasium._workers import InWorkers, recipe
 from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.making import is_vector, limit_of, maker, name_of, spaces_of
 from tailrank.envs.gymnasium.spaces import Encoder
-from tailrank.envs.gymnasium.tables import foreign, load
+from tailrank.envs.gymnasium.tables import foreign
 
-OWN_IDS = "tailrank/"
 SIDE_BY_SIDE = 16
 """Episodes side by side where there are workers and nobody says how many: the same for every number of workers."""
 
@@ -43,6 +42,8 @@ class GymSimulator:
         self._over = np.ones(0, dtype=bool)
         self._features = np.zeros((0, encoder.n_features))
         self._closed = False
+        self.recipe: dict[str, Any] | str = f"{name} was handed in as it is, so that no other process can make it"
+        """What another process makes it from, or why none can."""
 
     @property
     def name(self) -> str:
@@ -227,12 +228,22 @@ def simulator_with(
                 player = RowsHere(opened, name, encoder, actions, True)
             else:
                 player = Copies(opened or [first], name, encoder, actions, make is not None)
-        return GymSimulator(player, name, steps, encoder, actions, notes)
+        made = GymSimulator(player, name, steps, encoder, actions, notes)
+        if make is not None and not vector:
+            made.recipe = _recipe_or_reason(name, source, settings, imports, levels, first)
+        return made
     except InputError:
         for env in opened:
             with contextlib.suppress(InputError), foreign(f"{name}, close"):
                 env.close()
         raise
+
+
+def _recipe_or_reason(name: str, *parts: Any) -> dict[str, Any] | str:
+    try:
+        return {"name": name, **recipe(*parts)}
+    except InputError as error:
+        return str(error)
 
 
 def _as_it_is(name: str, own: int, **asked: Any) -> None:
@@ -242,92 +253,6 @@ def _as_it_is(name: str, own: int, **asked: Any) -> None:
             raise InputError(
                 f"{option} = {value}: {name} was given as it is, it plays {own} at once; give its id instead"
             )
-
-
-def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ()) -> Callable[[], Any] | None:
-    """A function that makes the environment of `source`, or None if `source` is one itself."""
-    import gymnasium
-
-    load(imports)
-    if isinstance(source, str):
-        return lambda: _make(source, settings)
-    if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
-        if settings:
-            raise InputError(f"{', '.join(settings)}: settings belong to an id or a function, not to an environment")
-        return None
-    if not callable(source):
-        raise InputError(
-            f"environment = {source!r:.60}: must be an id, a function that makes an environment, or an environment"
-        )
-    return lambda: _built(source, settings)
-
-
-def _make(name: str, settings: Mapping[str, Any]) -> Any:
-    module, _, env_id = name.rpartition(":")
-    load([module] if module else ["tailrank.envs.gymnasium.registered"] if env_id.startswith(OWN_IDS) else [])
-    return tables.make(env_id, settings)
-
-
-def _built(source: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    import gymnasium
-
-    name = getattr(source, "__name__", type(source).__name__)
-    with foreign(name):
-        env = source(**settings)
-    if not isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
-        raise InputError(f"{name}: made {env!r:.60}, must make a gymnasium.Env")
-    return env
-
-
-def is_vector(env: Any) -> bool:
-    """Whether it is a vector environment."""
-    import gymnasium
-
-    return isinstance(env, gymnasium.vector.VectorEnv)
-
-
-def spaces_of(env: Any) -> tuple[Any, Any]:
-    """The observation and the action space of one episode."""
-    if is_vector(env):
-        return env.single_observation_space, env.single_action_space
-    return env.observation_space, env.action_space
-
-
-def name_of(env: Any, source: Any) -> str:
-    """What to call it: the id, else the class."""
-    if isinstance(source, str):
-        return source.rpartition(":")[2]
-    found = getattr(getattr(env, "spec", None), "id", None)
-    base = getattr(env, "unwrapped", env)
-    if found is None and is_vector(env) and getattr(base, "envs", None):
-        return name_of(base.envs[0], None)
-    return str(found or type(base).__name__)
-
-
-def limit_of(env: Any) -> int | None:
-    """The most steps of an episode that the environment states, if it does."""
-    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    if limit is None and is_vector(env):
-        return _limit_of_parts(env.unwrapped)
-    if limit is None and not is_vector(env):
-        # A time limit around an environment that is not registered.
-        with contextlib.suppress(AttributeError):
-            limit = env.get_wrapper_attr("_max_episode_steps")
-    return None if limit is None else int(limit)
-
-
-def _limit_of_parts(env: Any) -> int | None:
-    if getattr(env, "envs", None):
-        return limit_of(env.envs[0])
-    if getattr(env, "env_fns", None):
-        # Parts in other processes are not asked: a question that fails ends the process.
-        with foreign("a part of the vector environment"):
-            part = env.env_fns[0]()
-        limit = limit_of(part)
-        with foreign("a part of the vector environment"):
-            part.close()
-        return limit
-    return None
 
 
 def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Sequence[int] | None, name: str) -> None:
