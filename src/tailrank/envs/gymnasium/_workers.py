@@ -97,7 +97,8 @@ class WorkerProcess:
 
 
 class InWorkers(RowPlayer):
-    """Rows in K processes; about: what `_worker_process` makes the environment from."""
+    """Rows in K processes; about: what `_worker_process` makes the environment from; cluster: where they run, if not
+    here (`_cluster.DaskCluster`)."""
 
     def __init__(
         self,
@@ -107,9 +108,10 @@ class InWorkers(RowPlayer):
         workers: int,
         timeout: float | None,
         skip: bool,
+        cluster: Any = None,
     ) -> None:
         super().__init__(*shape, skip)
-        self._about, self._name, self._timeout = about, name, timeout
+        self._about, self._name, self._timeout, self._cluster = about, name, timeout, cluster
         self._count = min(workers, self.width)
         self._workers: list[WorkerProcess] = []
         self._seeds: Sequence[int] = ()
@@ -120,8 +122,9 @@ class InWorkers(RowPlayer):
             self._workers.append(self._start(i))
 
     def _start(self, i: int) -> WorkerProcess:
+        start = WorkerProcess if self._cluster is None else self._cluster.start
         try:
-            return WorkerProcess({**self._about, "copies": len(range(i, self.width, self._count))}, self._timeout)
+            return start({**self._about, "copies": len(range(i, self.width, self._count))}, self._timeout)
         except WorkerLost as error:
             self.close()
             raise InputError(f"{self._name}: making it in a worker process {error}") from None
@@ -216,6 +219,8 @@ class InWorkers(RowPlayer):
         for worker in self._workers:
             worker.close()
         self._workers = []
+        if self._cluster is not None:
+            self._cluster.close()
 
 
 def recipe(source: Any, settings: Mapping[str, Any], imports: Sequence[str], levels: Any, env: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._cluster import DaskCluster
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
 from tailrank.envs.gymnasium._workers import InWorkers, recipe
@@ -154,6 +155,7 @@ def open_simulator(
     workers: int | None = None,
     step_timeout: float | None = None,
     skip_bad: bool = False,
+    cluster: str | None = None,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -162,7 +164,8 @@ def open_simulator(
     vector environment. horizon: H (default: the environment's own limit). width: copies to make of an id or a function
     (default 1). imports: packages that register environments. levels: values in every dimension of Box actions.
     workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
-    step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. settings:
+    step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. cluster: the Dask
+    scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. settings:
     keyword arguments of the environment; one called like an option here goes through `simulator_with`.
     """
     return simulator_with(
@@ -175,6 +178,7 @@ def open_simulator(
         workers=workers,
         step_timeout=step_timeout,
         skip_bad=skip_bad,
+        cluster=cluster,
     )
 
 
@@ -189,12 +193,13 @@ def simulator_with(
     workers: int | None = None,
     step_timeout: float | None = None,
     skip_bad: bool = False,
+    cluster: str | None = None,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
     limit_each = None if step_timeout is None else checks.positive(step_timeout, "step_timeout")
-    processes = 1 if workers is None and limit_each is not None else workers
-    processes = None if processes is None else checks.whole(processes, "workers")
+    processes = None if workers is None else checks.whole(workers, "workers")
+    apart = processes is not None or limit_each is not None or cluster is not None
     copies = None if width is None else checks.whole(width, "width")
     first = source if make is None else make()
     name = name_of(first, source)
@@ -203,7 +208,8 @@ def simulator_with(
         vector = is_vector(first)
         own = int(first.num_envs) if vector else 1
         if make is None or vector:
-            _as_it_is(name, own, width=copies if copies != own else None, workers=processes, skip_bad=skip_bad or None)
+            asked = {"workers": (processes or 1) if apart and cluster is None else None, "cluster": cluster}
+            _as_it_is(name, own, width=copies if copies != own else None, skip_bad=skip_bad or None, **asked)
         space, moves = spaces_of(first)
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
@@ -214,10 +220,12 @@ def simulator_with(
         player: Player
         if vector:
             player = Vector(first, name, encoder, actions, make is not None)
-        elif processes is not None:
+        elif apart:
             about = {"name": name, **recipe(source, settings, imports, levels, first)}
             shape = (copies or SIDE_BY_SIDE, encoder.n_features)
-            player = InWorkers(about, name, shape, processes, limit_each, skip_bad)
+            there = None if cluster is None else DaskCluster(cluster)
+            count = processes or (1 if there is None else max(len(there.workers), 1))
+            player = InWorkers(about, name, shape, count, limit_each, skip_bad, there)
             with foreign(f"{name}, close"):
                 first.close()
         else:
