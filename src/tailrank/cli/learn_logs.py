@@ -52,7 +52,12 @@ if TYPE_CHECKING:
 )
 @click.option("--rank", type=int, default=10, show_default=True, metavar="D", help="Most latents of observations.")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
-@click.option("--caution", type=float, metavar="C", help="Nats of doubt; inf: the best bound.  [default: cross-fitted]")
+@click.option(
+    "--caution",
+    type=float,
+    metavar="C",
+    help="Nats of doubt; 0: plain counts; inf: the best bound.  [default: cross-fitted]",
+)
 @click.option(
     "--fallback",
     default="plan",
@@ -142,6 +147,8 @@ def progress() -> Callable[[str, float], None] | None:
 
 def show(learned: LearnedFromLogs, out: Path) -> None:
     """The numbers for people."""
+    from tailrank.learning.offline.half import TILTED
+
     b, cover = learned.behaviour, learned.coverage
     sure = f"with probability {1 - learned.delta:g}"
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
@@ -153,6 +160,10 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
     if cover.rare is not None and cover.unseen is not None:
         say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
+    if learned.diagnostics.get("returned") == TILTED:
+        say(
+            "  no plan is sure to improve; what was saved acts as whoever made the log, with more of what leads to more"
+        )
     if learned.status == "not improved":
         saved = {
             "behaviour": "; what was saved acts as whoever made the log",
