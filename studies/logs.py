@@ -331,7 +331,7 @@ Means over the logs of exact CVaRs at the process's tau: of the best plan, of th
 the plan that takes the counts for the truth, of the action taken most often, and of the pessimistic plan for the mean;
 then the mean bounds. *gain*: returned less plain counts on the same logs, with one standard error.
 
-| process (tau) | behaviour | episodes | best | own | returned | plain counts | gain | cloned | mean plan | lower | upper |
+| process (tau) | behaviour | episodes | best | own | returned | counts | gain | cloned | mean plan | lower | upper |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
