@@ -1,6 +1,6 @@
 """Do the bounds of learn-logs hold, and what do its plans earn? Writes docs/logs_results.md (resumable).
 
-    python studies/logs.py [--seconds X] [--logs N] [--only NAME] [--episodes N] [--page]
+    python studies/logs.py [--seconds X] [--total X] [--logs N] [--only NAME] [--episodes N] [--page]
 
 A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
 log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
@@ -400,18 +400,20 @@ def _order(row: dict) -> tuple[str, str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help="for each cell")
+    parser.add_argument("--total", type=float, default=np.inf, help="for all cells")
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--only", help="one process or behaviour")
     parser.add_argument("--episodes", type=int, help="cells of so many episodes only")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
-        measured = done()
+        measured, end = done(), time.perf_counter() + options.total
         for cell in cells():
             begun = measured[cell]["logs"] if cell in measured else 0
             wanted = options.only in (None, *cell[:2]) and options.episodes in (None, cell[2])
-            if begun < options.logs and wanted:
-                row = measure(*cell, begun, options.logs, options.seconds)
+            seconds = min(options.seconds, end - time.perf_counter())
+            if begun < options.logs and wanted and seconds > 0.0:
+                row = measure(*cell, begun, options.logs, seconds)
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(*cell, row["logs"], f"{row['seconds']:.0f} s", row["mean"], flush=True)
