@@ -78,7 +78,8 @@ def learn_logs(
     default it is chosen by cross-fitting. objective: a `Measure` that is an OCE or an expected utility, in place of
     CVaR_tau. fallback: what is returned where no plan is sure to improve, the "plan" of actions that were taken more
     than once, the log's own "behaviour", or a "step" from it that is. seed: of the halves. diagnose: whether to compute
-    bounds for other numbers of episodes too. keeper: where stages are kept, so that a call can go on after it was stopped.
+    bounds for other numbers of episodes too. keeper: where stages are kept, so that a call can go on after it was
+    stopped.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
