@@ -301,6 +301,7 @@ class ObservedELA(SimulatorLearner, Observing):
             usual=state.usual,
             prior=prior,
             caution=caution,
+            doubt=CAUTION,
             support=state.support,
             goal=lambda most: self.goal.units(self.tau, state.grid.value(0, H), state.grid.unit, most),
             undominated=self.undominated,
