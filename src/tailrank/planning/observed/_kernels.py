@@ -9,15 +9,15 @@ from tailrank._system.jit import compiled
 
 @compiled(fastmath=True)
 def backup(
-    ptr, after, units, counts, bonus, prior, caution, doubt, least, present, usual, ended, met, tables, values, result
+    ptr, after, units, counts, bonus, prior, caution, enough, least, present, usual, ended, met, tables, values, result
 ):
     """One step of the induction: values [K, A, C] of the actions, and result [K + 1, C] of the latents.
 
     Outcomes (after, units, counts) of pair k lie in ptr[k]..ptr[k + 1]. tables [K + 1, C']: the value in next latent
     z' (K: ended) with c' left, linear in c' below zero and from its last entry on. bonus [K, A] in units;
     present [K]: latents of the next step; usual: units that a pair never tried pays; least: the least that any pays;
-    ended [C]: the value of an episode that is over; met: the slope of values below zero; doubt: by which share of the
-    way to the worst, divided by n + 1, a pair that was tried n times counts as worse.
+    ended [C]: the value of an episode that is over; met: the slope of values below zero; enough: tries of a pair from
+    which on what it pays beyond the budget counts.
     """
     K, A, C = values.shape
     last = tables.shape[1] - 1
@@ -28,7 +28,7 @@ def backup(
             anywhere += tables[z]
     anywhere = anywhere / n_present if n_present else tables[K].copy()
     worst, squares = np.empty(C), np.empty(C)
-    if caution > 0.0 or doubt > 0.0:
+    if caution > 0.0:
         below = tables[K].copy()
         for z in range(K):
             if present[z]:
@@ -48,23 +48,19 @@ def backup(
                 row[:] = worst
                 continue
             if n == 0.0:
-                _add(row, anywhere, usual, 1.0, met, True)
-                if doubt > 0.0:
-                    row += (worst - row) * doubt
+                _add(row, anywhere, usual, 1.0, met if enough <= 0.0 else 0.0, True)
                 continue
+            slope = met if n >= enough else 0.0
             row[:] = 0.0
             for e in range(ptr[k], ptr[k + 1]):
-                _add(row, tables[after[e]], units[e], counts[e] / n, met, False)
+                _add(row, tables[after[e]], units[e], counts[e] / n, slope, False)
             if caution > 0.0:
                 squares[:] = 0.0
                 for e in range(ptr[k], ptr[k + 1]):
-                    _add_square(squares, tables[after[e]], units[e], counts[e] / n, met)
+                    _add_square(squares, tables[after[e]], units[e], counts[e] / n, slope)
                 for c in range(C):
                     margin = np.sqrt(2.0 * caution * max(squares[c] - row[c] ** 2, 0.0) / n)
                     row[c] = min(row[c] + margin + (worst[c] - row[c]) * caution / (n + caution), worst[c])
-            if doubt > 0.0:
-                for c in range(C):
-                    row[c] += (worst[c] - row[c]) * doubt / (n + 1.0)
             if prior > 0.0:
                 total += n
                 for c in range(C):
