@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from tailrank.cli.options import print_json
 
 if TYPE_CHECKING:
     from tailrank.learning.offline.learned import LearnedFromLogs
+
+PATIENCE = 10.0
+"""Seconds between two lines that say how far the work is, where they go to a file."""
 
 
 @click.command("learn-logs", cls=Command)
@@ -132,17 +136,21 @@ def action_labels(text: str | None) -> tuple[int | str, ...]:
     return tuple(int(word) for word in words) if all(word.lstrip("-").isdigit() for word in words) else tuple(words)
 
 
-def progress() -> Callable[[str, float], None] | None:
-    """Shows what is being done where somebody looks."""
-    if not sys.stderr.isatty():
-        return None
+def progress() -> Callable[[str, float], None]:
+    """Shows what is being done: in one line where somebody looks, else in a line every PATIENCE seconds."""
+    shown = [time.monotonic()]
 
     def told(name: str, share: float) -> None:
         click.echo(f"\r\x1b[K{name} {share:.0%}", nl=False, err=True)
         if name == "diagnostics":
             click.echo("\r\x1b[K", nl=False, err=True)
 
-    return told
+    def plainly(name: str, share: float) -> None:
+        if time.monotonic() - shown[0] > PATIENCE:
+            shown[0] = time.monotonic()
+            click.echo(f"{name} {share:.0%}", err=True)
+
+    return told if sys.stderr.isatty() else plainly
 
 
 def show(learned: LearnedFromLogs, out: Path) -> None:

@@ -20,6 +20,7 @@ from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.planning.pessimistic.induction import best_bet, least_mean
 from tailrank.policies.shapes import horizon_of
+from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import ClonedPolicy, Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
@@ -81,6 +82,8 @@ def _chances(policy: Policy, h: int, states: np.ndarray, actions: np.ndarray, le
     """With which chance the policy takes these actions [n]: 0 or 1 unless it draws them."""
     if isinstance(policy, ClonedPolicy):
         return policy.law[states, actions]
+    if isinstance(policy, SoftmaxPolicy) and policy.rng is not None:
+        return policy.network.probabilities(h, states)[np.arange(len(actions)), actions]
     return np.asarray(policy.act(h, states, left) == actions, dtype=np.float64)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tailrank import checks
@@ -19,12 +20,13 @@ from tailrank.envs.logs.log import EpisodeLog, Label
 from tailrank.envs.logs.read import read_log
 from tailrank.episodes.streams import Streams
 from tailrank.learning.offline.behaviour import behaviour_of
+from tailrank.learning.offline.clone import CLONED, softmax_clone
 from tailrank.learning.offline.counts import Counting
 from tailrank.learning.offline.coverage import Coverage
-from tailrank.learning.offline.finite import FiniteTask, Watch, checked_caution, learn_finite
+from tailrank.learning.offline.finite import CLONE, FiniteTask, Watch, checked_caution, learn_finite
 from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.learning.offline.limits import return_limits, reward_limits
-from tailrank.learning.offline.modelled import LABEL, learn_modelled, seen_latents
+from tailrank.learning.offline.modelled import learn_modelled, seen_latents
 from tailrank.learning.offline.models import MODELS
 from tailrank.learning.offline.observed import CLASS, decoded, observation_policy
 from tailrank.learning.offline.stages import Keeper, fingerprint
@@ -98,7 +100,7 @@ def learn_logs(
         if isinstance(frame, EpisodeLog)
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
-    streams, decoder, gained = Streams(checks.whole(seed, "seed", least=0)), None, dict[str, float]()
+    raw, streams, decoder, gained = log, Streams(checks.whole(seed, "seed", least=0)), None, dict[str, float]()
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
     behaviour, told = behaviour_of(log, measure, delta, ends, discount), watch or _silent
@@ -119,15 +121,12 @@ def learn_logs(
     stages = {} if keeper is None else keeper(fingerprint(log, *settings))
     if log.observation is not None:
         checks.inside(discount, "discount with observation vectors", "[1, 1]")
-        if fallback == "behaviour":
-            raise checks.InputError("fallback = behaviour: needs states, with observation vectors there is the plan")
-        raw = log
         log, decoder = decoded(log, checks.whole(rank, "rank", least=2), streams.oracle(1))
         found, gained = learn_modelled(raw, decoder, measure, delta, ends, model, streams, stages)
         told("models of observations", 1.0)
         if found is not None:
             status = "improved" if found.lower > behaviour.high else "not improved"
-            return LearnedFromLogs(
+            learned = LearnedFromLogs(
                 policy=found.plan.policy,
                 tau=tau,
                 delta=delta,
@@ -145,9 +144,10 @@ def learn_logs(
                 measure=measure,
                 bounds=found.bounds,
                 diagnostics=found.diagnostics | {"held_out_gains": gained, "returned": found.plan.model},
-                assumptions=(LABEL.format(found.plan.model), *_assumptions(None, rewards, assumed, True)),
+                assumptions=(found.label, *_assumptions(None, rewards, assumed, True)),
                 notes=log.notes,
             )
+            return _cloned(learned, raw, fallback, streams)
     task = FiniteTask(
         goal=goal,
         delta=delta,
@@ -158,7 +158,7 @@ def learn_logs(
         closed=states != "unseen",
         budgets=None if budgets is None else checks.whole(budgets, "budgets", least=2),
         caution=checked_caution(caution),
-        fallback=fallback,
+        fallback=fallback if decoder is None else "plan",
         diagnose=diagnose,
         tilting=decoder is None,
     )
@@ -169,7 +169,7 @@ def learn_logs(
         if isinstance(policy, BudgetPolicy):
             policy = observation_policy(policy, decoder, len(log.actions))
     worst, best = (measure.of([end]) for end in ends)
-    return LearnedFromLogs(
+    learned = LearnedFromLogs(
         policy=policy,
         tau=getattr(measure, "tau", tau),
         delta=delta,
@@ -189,6 +189,22 @@ def learn_logs(
         diagnostics=made.diagnostics | {"held_out_gains": gained},
         assumptions=assumptions,
         notes=log.notes,
+    )
+    return learned if decoder is None else _cloned(learned, raw, fallback, streams)
+
+
+def _cloned(learned: LearnedFromLogs, log: EpisodeLog, fallback: str, streams: Streams) -> LearnedFromLogs:
+    """The result with a clone of whoever made a log of observations, where nothing is sure to improve and that is
+    wanted."""
+    if learned.status == "improved" or fallback != "behaviour":
+        return learned
+    return replace(
+        learned,
+        policy=softmax_clone(log, streams.oracle(6)),
+        lower=learned.behaviour.low,
+        promise=learned.behaviour.cvar,
+        diagnostics=learned.diagnostics | {"returned": CLONE},
+        assumptions=(*learned.assumptions, CLONED),
     )
 
 
