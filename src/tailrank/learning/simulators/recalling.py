@@ -1,7 +1,8 @@
 """Candidates that see what came before, where what follows depends on it.
 
 Whether it does is asked of episodes that were held out, every third one. What follows, (o' - o, r, ended), is predicted
-by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past. The
+by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past, and
+with or without the step, whichever is better: models may know the step, and the past must tell more than that. The
 errors, as those of a normal law of their own variance, have a likelihood; the past counts where it makes that clearly
 larger. Neighbours get worse with every number that does not matter, so that a past that tells nothing is left out.
 """
@@ -77,18 +78,26 @@ def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int) -> tupl
     held = episode % 3 == 2
     ask, learn = _some(np.flatnonzero(held), ASKED), _some(np.flatnonzero(~held), LEARNED)
     taken = np.concatenate([ask, learn])
-    rows, n = taken + episode[taken], ask.size
+    rows = taken + episode[taken]
     ended = np.append(np.diff(episode) > 0, True)[taken] & (played.step_numbers()[taken] + 1 < played.horizon)
     moved = (played.features[rows + 1] - played.features[rows]).astype(np.float64)
     follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
-    x = _scaled(_seen(recall, played, n_actions, rows).astype(np.float64))
-    square = (x[:n] ** 2).sum(axis=1)[:, None] + (x[n:] ** 2).sum(axis=1) - 2.0 * x[:n] @ x[n:].T
     other = played.actions[ask][:, None] != played.actions[learn]
-    few = min(NEIGHBOURS, learn.size - 1)
+    seen = _seen(recall, played, n_actions, rows).astype(np.float64)
+    timed = np.column_stack([seen, played.step_numbers()[taken]])
+    found = [_predicted(_scaled(x), follows, other) for x in (seen, timed)]
+    return max(found, key=lambda values: float(values.mean())), episode[ask]
+
+
+def _predicted(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The log-likelihood of the first n rows of `follows`, predicted by the rest; other [n, rest]: another action."""
+    n = len(other)
+    square = (x[:n] ** 2).sum(axis=1)[:, None] + (x[n:] ** 2).sum(axis=1) - 2.0 * x[:n] @ x[n:].T
+    few = min(NEIGHBOURS, other.shape[1] - 1)
     near = np.argpartition(np.where(other, np.inf, square), few, axis=1)[:, :few]
     errors = (follows[:n] - follows[n:][near].mean(axis=1)) ** 2
     variance = errors.mean(axis=0) + LEAST
-    return np.asarray(-0.5 * (np.log(variance) + errors / variance).sum(axis=1)), episode[ask]
+    return np.asarray(-0.5 * (np.log(variance) + errors / variance).sum(axis=1))
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
