@@ -26,7 +26,6 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
 from tailrank.learning.offline.coverage import usual_actions
-from tailrank.learning.offline.half import TILTED
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.learning.offline.limits import reward_limits
 from tailrank.models.averaged import averaged
@@ -242,7 +241,6 @@ def measure(name: str, behaviour: str, n: int, first: int, most: int, seconds: f
         b = learned.behaviour
         row["missed_behaviour"] = not b.low - TOLERANCE <= own <= b.high + TOLERANCE if own is not None else 0
         row["improved"] = learned.status == "improved"
-        row["stepped"] = learned.diagnostics["returned"] == TILTED
         row["false_improved"] = row["improved"] and own is not None and true < own - TOLERANCE
         row |= {key: true_cvar(policy, log, one) for key, policy in others(log, one).items()}
         gain = true - row["plain"]
@@ -318,11 +316,10 @@ states and actions, the range of the rewards, and whether the dynamics are the s
 
 Allowed is {delta}. *lower*: the bound on the returned plan was above its exact CVaR. *upper*: the bound on every
 policy was below the best. *own*: the interval for the behaviour missed its exact CVaR (`-`: no exact value at hand).
-*improved*: how often the policy was called improved; *wrongly*: and was worse than the behaviour; *stepped*: how often
-it was a step from the behaviour, which only logs with probabilities have (lock, random low-rank, ICU-Sepsis).
+*improved*: how often the plan was called improved; *wrongly*: and was worse than the behaviour.
 
-| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly | stepped |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 EARNED = """
 ## What the plans earn
@@ -372,7 +369,6 @@ def page(rows: list[dict]) -> str:
         m, known = row["mean"], row["own"] is not None
         own, wrong = (f"{m[key]:.3f}" if known else "-" for key in ("missed_behaviour", "false_improved"))
         found = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", own, f"{m['improved']:.2f}", wrong]
-        found.append(f"{m['stepped']:.2f}")
         text += _line(row["process"], row["behaviour"], row["episodes"], row["logs"], *found)
     text += EARNED
     for row in rows:
