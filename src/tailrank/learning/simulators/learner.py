@@ -27,6 +27,7 @@ from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate
+from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
@@ -49,6 +50,7 @@ class CandidatesLearner(SimulatorLearner):
     """
 
     foresees: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
     pilot: int | None = setting(
         None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
     )
@@ -75,10 +77,11 @@ class CandidatesLearner(SimulatorLearner):
     def candidates(self) -> tuple[LearningCandidate, ...]:
         """The candidates."""
 
-    @property
-    def _learning(self) -> tuple[LearningCandidate, ...]:
-        """The candidates, with what of the past they need."""
-        return tuple(map(RecallingCandidate, self.candidates)) if self.recall == "auto" else self.candidates
+    def _learning(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The candidates, with what of the past they need, and with the actions they need of a grid."""
+        found = tuple(map(RecallingCandidate, self.candidates)) if self.recall == "auto" else self.candidates
+        grid = getattr(env, "grid", None)
+        return found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -94,15 +97,14 @@ class CandidatesLearner(SimulatorLearner):
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
             if part.size:
                 rng = streams.planner(k, i)
-                uniform = UniformPolicy(env.n_actions, env.horizon, rng)
-                policy = state.fitted[i].explorer(rng) if state.fitted else uniform
+                policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
                 batch = play_simulator(policy, env, part, keep_features=True)
                 played, returns = played.with_played(batch), [*returns, batch.returns]
         fitted = tuple(
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self._learning)
+            for i, candidate in enumerate(self._learning(env))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
@@ -231,7 +233,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self._learning if at else ()):
+            for i, candidate in enumerate(self._learning(env) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
