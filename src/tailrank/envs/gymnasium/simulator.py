@@ -223,7 +223,7 @@ def simulator_with(
         limit = limit_of(first)
         if horizon is None and limit is None:
             raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
-        notes = _notes(moves, actions, horizon, limit)
+        notes = _notes(moves, actions, horizon, limit, refine)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
         player: Player
         if vector:
@@ -279,12 +279,13 @@ def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Seq
         raise InputError(f"{name}: copies have different spaces ({space!s:.60}); give width = 1 or fix its settings")
 
 
-def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None) -> list[str]:
+def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None, refine: int | None) -> list[str]:
     notes = []
     if horizon is None:
         notes.append(f"horizon {limit}, the environment's own limit (change with horizon=...)")
     elif limit is not None and checks.whole(horizon, "horizon") > limit:
         notes.append(f"horizon {horizon} is beyond the environment's own limit of {limit} steps, which ends episodes")
     if type(moves).__name__ == "Box":
-        notes.append(f"actions: {actions.n} points of {moves} (change with levels=...)")
+        some = f", every {refine}th in each dimension at first" if refine else ""
+        notes.append(f"actions: {actions.n} points of {moves}{some} (change with levels=...)")
     return notes
