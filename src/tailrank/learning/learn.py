@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -102,7 +103,10 @@ def learn(
             break
     policy, promise = _returned(learner, state, env, streams, least)
     played = np.concatenate(returns) if returns else np.zeros(0)
-    learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env)
+    doubt = str(getattr(learner, "doubt", lambda *_: "")(state, env, streams))
+    if doubt:
+        warnings.warn(doubt, stacklevel=2)
+    learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env, doubt)
     hooks["on_training_end"](learned)
     return learned
 

@@ -23,6 +23,7 @@ from tailrank._system.telling import doing
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -35,8 +36,6 @@ EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
-FEWEST = 5
-"""Episodes in the tail that a bound needs: with fewer, resampling them says nothing."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,9 @@ class CandidatesLearner(SimulatorLearner):
     )
     total_steps: int | None = fixed(None)
 
-    @property
     @abstractmethod
-    def candidates(self) -> tuple[LearningCandidate, ...]:
-        """The candidates."""
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The candidates that can learn here, at least one."""
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -78,7 +76,7 @@ class CandidatesLearner(SimulatorLearner):
             return self._compare(state, env, streams)
         k, played = state.k + 1, state.played
         returns: list[np.ndarray] = []
-        seeds = streams.train_seeds(k, self._batch(state, env.horizon))
+        seeds = streams.train_seeds(k, self._batch(state, env))
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
             if part.size:
                 rng = streams.planner(k, i)
@@ -90,7 +88,7 @@ class CandidatesLearner(SimulatorLearner):
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self.candidates)
+            for i, candidate in enumerate(self.candidates(env))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
@@ -102,10 +100,10 @@ class CandidatesLearner(SimulatorLearner):
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
 
-    def _batch(self, state: CandidatesState, horizon: int) -> int:
+    def _batch(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
-        n = max(int(self.growth * state.played.n), 2 * len(self.candidates))
-        left = self._left(state, horizon, 1.0 - self.choice)
+        n = max(int(self.growth * state.played.n), 2 * len(self.candidates(env)))
+        left = self._left(state, env.horizon, 1.0 - self.choice)
         if state.played.n == 0:
             n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
         return max(int(left), 1) if left < 1.5 * n else n
@@ -162,14 +160,19 @@ class CandidatesLearner(SimulatorLearner):
         """The outputs that play in the next round: all at first, then the better half."""
         if not state.finalists:
             return tuple(range(len(all_outputs(state))))
-        scores = [cvar(row, self.tau) for row in state.returns]
-        order = np.argsort(-np.array(scores), kind="stable")[: (len(scores) + 1) // 2]
+        scores = self._scores(state)
+        order = np.argsort(-scores, kind="stable")[: (len(scores) + 1) // 2]
         return tuple(sorted(state.finalists[i] for i in order))
 
     def _best(self, state: CandidatesState) -> int:
         if not state.finalists:
             return 0
-        return state.finalists[int(np.argmax([cvar(row, self.tau) for row in state.returns]))]
+        return state.finalists[int(np.argmax(self._scores(state)))]
+
+    def _scores(self, state: CandidatesState) -> np.ndarray:
+        """CVaR of the finalists in the last round; of few episodes a larger tail is taken, as one or two say little."""
+        n = max(state.returns.shape[1], 1)
+        return np.array([cvar(row, min(max(self.tau, FEWEST / n), 1.0)) for row in state.returns])
 
     def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
         """The output that is ahead; before the first fit, uniform actions."""
@@ -185,6 +188,14 @@ class CandidatesLearner(SimulatorLearner):
     def promise(self, state: CandidatesState, env: Simulator) -> float:
         """The CVaR that the output which is ahead promises of itself."""
         return all_outputs(state)[self._best(state)].promise
+
+    def doubt(self, state: CandidatesState, env: Simulator, streams: Streams) -> str:
+        """What to say where the fresh episodes of the last round do not keep the promise; empty where they do."""
+        best = self._best(state)
+        if not state.finalists:
+            return ""
+        mine = state.returns[state.finalists.index(best)]
+        return broken_in(mine, self.tau, all_outputs(state)[best].promise, streams.evaluation(state.k, 2))
 
     def choose(
         self, state: CandidatesState, env: Simulator, streams: Streams, rule: str = "", episodes: int = 0
@@ -219,7 +230,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self.candidates if at else ()):
+            for i, candidate in enumerate(self.candidates(env) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
