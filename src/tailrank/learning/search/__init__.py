@@ -1,1 +1,1 @@
-"""A small policy that is improved by searching in a learned model: what balancing needs, where values are too coarse."""
+"""A small policy that is improved by searching in a learned model: for balancing, where values are too coarse."""

@@ -11,10 +11,10 @@ from tailrank._system.jit import compiled
 def grow(x, y, order, least, price, feature, threshold, child, begin, stop):
     """Grow a tree of the least squares of y [n, q] on x [n, m]; returns how many nodes it has.
 
-    order [m, n]: rows sorted by each coordinate; at the end, the rows of node i are order[0, begin[i]:stop[i]]. The rest
-    is filled by node: the coordinate and the threshold of its split, and its first child (the second is the next
-    one), or -1 in a leaf. A split must leave `least` rows on both sides and be worth price log(n) times the
-    variance in the node.
+    order [m, n]: rows sorted by each coordinate; at the end, the rows of node i are order[0, begin[i]:stop[i]]. The
+    rest is filled by node: the coordinate and the threshold of its split, and its first child (the second is the next
+    one), or -1 in a leaf. A split must leave `least` rows on both sides and be worth price log(n) times the variance in
+    the node.
     """
     (n, q), m = y.shape, x.shape[1]
     total, part = np.empty(q), np.empty(q)
@@ -104,7 +104,9 @@ def trend_at(s, coefficients, products, result):
 
 
 @compiled(fastmath=False)
-def play_all(theta, first, draws, horizon, trend, products, moved, low, high, moves, pays, rest, paid, ended, linear, returns):
+def play_all(
+    theta, first, draws, horizon, trend, products, moved, low, high, moves, pays, rest, paid, ended, linear, returns
+):
     """Fill returns [P, N] with those of P policies theta [P, A, m + 2] in N episodes of the model, and give the steps.
 
     first [N, m]: where episodes begin; draws [N, H, 2] in [0, 1): the chance of every step, the same for all policies.

@@ -3,16 +3,15 @@
     a(x, h) = argmax_a theta_a . (x, h/H, 1),        x standardised
 
 In each round P policies are drawn around the mean of the best of the round before and play the same episodes of the
-model; their score is the mean of the lowest share of the returns, a share that goes from 1 (or, after the first fit, from
-the root of tau) down to tau: in the tail alone all policies that know little look the same (Greenberg et al. 2022).
-Values of a plan are interpolated and their differences between actions drown in the error of the
-interpolation where a single action hardly matters, as in balancing; a policy is compared by whole episodes.
+model; their score is the mean of the lowest share of the returns, a share that goes from 1 (or, after the first fit,
+from the root of tau) down to tau: in the tail alone all policies that know little look the same (Greenberg et al.
+2022). Values of a plan are interpolated, and where a single action hardly matters, as in balancing, the differences
+between actions drown in the error of that; a policy is compared by whole episodes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -153,9 +152,7 @@ class SearchCandidate(Checked):
         promise: float,
         played: PlayedEpisodes,
     ) -> FittedSearch:
-        return FittedSearch(
-            mean, deviation, centre, spread, promise, played.returns(), played.horizon, self.epsilon
-        )
+        return FittedSearch(mean, deviation, centre, spread, promise, played.returns(), played.horizon, self.epsilon)
 
     def restored(
         self,

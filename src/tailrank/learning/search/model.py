@@ -132,7 +132,6 @@ class TreeModel:
             np.ascontiguousarray(theta),
             first,
             draws,
-            self.horizon,
             self.trend,
             products,
             self.moved,

@@ -72,13 +72,16 @@ class SearchLearner(CandidatesLearner):
 
 @dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model, a search and, with the extra `neural`, a shortfall network side by side; the best is returned."""
+    """A kernel model and a search side by side, or a network in place of a search too wide; the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
     search: SearchCandidate = part(SearchCandidate())
     network: ShortfallCandidate = part(ShortfallCandidate())
 
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
-        """The kernel model, the search where parameters are few, and the network where JAX is installed."""
-        search = (self.search,) if self.search.suits(env.n_features, env.n_actions) else ()
-        return (self.kernel, *search, *((self.network,) if has_jax() else ()))
+        """The kernel model, and the search; where that has too many parameters and observations cannot be counted,
+        the network, if JAX is installed."""
+        if self.search.suits(env.n_features, env.n_actions):
+            return (self.kernel, self.search)
+        counted = getattr(getattr(env, "encoder", None), "is_table", False)
+        return (self.kernel, self.network) if has_jax() and not counted else (self.kernel,)
