@@ -104,16 +104,14 @@ def trend_at(s, coefficients, products, result):
 
 
 @compiled(fastmath=False)
-def play_all(
-    theta, first, draws, horizon, trend, products, moved, low, high, moves, pays, rest, paid, ended, linear, returns
-):
+def play_all(theta, first, draws, trend, products, moved, low, high, moves, pays, rest, paid, ended, linear, returns):
     """Fill returns [P, N] with those of P policies theta [P, A, m + 2] in N episodes of the model, and give the steps.
 
     first [N, m]: where episodes begin; draws [N, H, 2] in [0, 1): the chance of every step, the same for all policies.
     trend [A, p, m], moved, low, high [m], rest [T, m], paid, ended [T], linear [A, 2 m + 1] as in `TreeModel`; moves,
     pays: (roots [A], feature, threshold, child, begin, stop, members) of its trees.
     """
-    P, A, m = theta.shape[0], theta.shape[1], first.shape[1]
+    P, A, m, horizon = theta.shape[0], theta.shape[1], first.shape[1], draws.shape[1]
     s, after, both = np.empty(m + 1), np.empty(m), np.empty(2 * m + 1)
     steps = 0
     for p in range(P):
