@@ -104,15 +104,44 @@ def trend_at(s, coefficients, products, result):
 
 
 @compiled(fastmath=False)
-def play_all(theta, first, draws, trend, products, moved, low, high, moves, pays, rest, paid, ended, linear, returns):
+def advance(model, s, action, u, w, both):
+    """One step from s [m + 1] (its last entry h/H), changed in place; gives the reward and whether the episode is over.
+
+    model: (trend [A, p, m], products, moved, low, high [m], moves, pays, rest [T, m], paid, ended [T],
+    linear [A, 2 m + 1]) as in `TreeModel`, moves and pays being (roots [A], feature, threshold, child, begin, stop,
+    members) of its trees. u, w in [0, 1): the chance of the step. both [2 m + 1] is room to work in.
+    """
+    trend, products, moved, low, high, moves, pays, rest, paid, ended, linear = model
+    m = s.size - 1
+    both[:m], both[2 * m] = s[:m], s[m]
+    node = leaf_of(moves[0][action], s, moves[1], moves[2], moves[3])
+    b, e = moves[4][node], moves[5][node]
+    row = moves[6][b + int(u * (e - b))]
+    after = both[m : 2 * m]
+    trend_at(s[:m], trend[action], products, after)
+    for i in range(m):
+        v = rest[row, i] + (after[i] if moved[i] else 0.0)
+        after[i] = min(max(v, low[i]), high[i])
+    node = leaf_of(pays[0][action], both, pays[1], pays[2], pays[3])
+    b, e = pays[4][node], pays[5][node]
+    row = pays[6][b + int(w * (e - b))]
+    reward = paid[row]
+    if not ended[row]:
+        reward += linear[action, 2 * m]
+        for i in range(2 * m):
+            reward += linear[action, i] * both[i]
+    s[:m] = after
+    return reward, ended[row]
+
+
+@compiled(fastmath=False)
+def play_all(model, theta, first, draws, returns):
     """Fill returns [P, N] with those of P policies theta [P, A, m + 2] in N episodes of the model, and give the steps.
 
     first [N, m]: where episodes begin; draws [N, H, 2] in [0, 1): the chance of every step, the same for all policies.
-    trend [A, p, m], moved, low, high [m], rest [T, m], paid, ended [T], linear [A, 2 m + 1] as in `TreeModel`; moves,
-    pays: (roots [A], feature, threshold, child, begin, stop, members) of its trees.
     """
     P, A, m, horizon = theta.shape[0], theta.shape[1], first.shape[1], draws.shape[1]
-    s, after, both = np.empty(m + 1), np.empty(m), np.empty(2 * m + 1)
+    s, both = np.empty(m + 1), np.empty(2 * m + 1)
     steps = 0
     for p in range(P):
         for n in range(first.shape[0]):
@@ -127,25 +156,20 @@ def play_all(theta, first, draws, trend, products, moved, low, high, moves, pays
                         v += theta[p, a, i] * s[i]
                     if v > best:
                         action, best = a, v
-                node = leaf_of(moves[0][action], s, moves[1], moves[2], moves[3])
-                b, e = moves[4][node], moves[5][node]
-                row = moves[6][b + int(draws[n, h, 0] * (e - b))]
-                trend_at(s[:m], trend[action], products, after)
-                for i in range(m):
-                    v = rest[row, i] + (after[i] if moved[i] else 0.0)
-                    after[i] = min(max(v, low[i]), high[i])
-                both[:m], both[m : 2 * m], both[2 * m] = s[:m], after, s[m]
-                node = leaf_of(pays[0][action], both, pays[1], pays[2], pays[3])
-                b, e = pays[4][node], pays[5][node]
-                row = pays[6][b + int(draws[n, h, 1] * (e - b))]
-                total += paid[row]
+                reward, over = advance(model, s, action, draws[n, h, 0], draws[n, h, 1], both)
+                total += reward
                 steps += 1
-                if ended[row]:
+                if over:
                     break
-                v = linear[action, 2 * m]
-                for i in range(2 * m):
-                    v += linear[action, i] * both[i]
-                total += v
-                s[:m] = after
             returns[p, n] = total
     return steps
+
+
+@compiled(fastmath=False)
+def step_all(model, s, actions, draws, over, rewards):
+    """A step of every episode that is not over: s [N, m + 1], over and rewards [N] are changed; draws [N, 2]."""
+    both = np.empty(2 * s.shape[1] - 1)
+    for n in range(actions.size):
+        rewards[n] = 0.0
+        if not over[n]:
+            rewards[n], over[n] = advance(model, s[n], actions[n], draws[n, 0], draws[n, 1], both)

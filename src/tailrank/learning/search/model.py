@@ -127,25 +127,47 @@ class TreeModel:
         first = self.first[rng.integers(0, len(self.first), size=n)]
         draws = rng.random((n, self.horizon, 2))
         result = np.empty((len(theta), n))
-        products = self.trend.shape[1] > 1 + 2 * self.centre.size or self.centre.size == 1
-        steps = play_all(
-            np.ascontiguousarray(theta),
-            first,
-            draws,
-            self.trend,
-            products,
-            self.moved,
-            self.low,
-            self.high,
-            self.moves.arrays,
-            self.pays.arrays,
-            self.rest,
-            self.paid,
-            self.ended,
-            self.linear,
-            result,
-        )
+        steps = play_all(self.arrays, np.ascontiguousarray(theta), first, draws, result)
         return result, int(steps)
+
+    @property
+    def arrays(self) -> tuple[object, ...]:
+        """For compiled code."""
+        products = self.trend.shape[1] > 1 + 2 * self.centre.size
+        law = (self.moves.arrays, self.pays.arrays, self.rest, self.paid, self.ended, self.linear)
+        return (self.trend, products, self.moved, self.low, self.high, *law)
+
+
+class ImaginedSimulator:
+    """A model of trees as a `Simulator`, for policies of any kind: seeds are those of imagined episodes."""
+
+    name, width = "the model of trees", 64
+
+    def __init__(self, model: TreeModel) -> None:
+        self._model = model
+        self.horizon, self.n_features, self.n_actions = model.horizon, model.centre.size, len(model.trend)
+
+    def reset(self, seeds: np.ndarray) -> np.ndarray:
+        """Features [n, m] at the first step."""
+        model, own = self._model, [np.random.default_rng(int(seed)) for seed in seeds]
+        first = model.first[[int(rng.integers(len(model.first))) for rng in own]]
+        self._s = np.column_stack([first, np.zeros(len(first))])
+        self._draws = np.stack([rng.random((self.horizon, 2)) for rng in own])
+        self._h, self._over = 0, np.zeros(len(own), dtype=bool)
+        return self._features()
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards [n], features [n, m], and whether each episode is over [n]."""
+        from tailrank.learning.search._kernels import step_all
+
+        rewards = np.empty(len(actions))
+        self._s[:, -1] = self._h / self.horizon
+        step_all(self._model.arrays, self._s, np.asarray(actions), self._draws[:, self._h], self._over, rewards)
+        self._h += 1
+        return rewards, self._features(), self._over | (self._h == self.horizon)
+
+    def _features(self) -> np.ndarray:
+        return np.asarray(self._s[:, :-1] * self._model.spread + self._model.centre)
 
 
 def standard(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,8 +3,9 @@
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
 alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
-round the best of the finalists is returned. The bound on its CVaR uses the last round only, with the confidence divided
-among the finalists, so it holds although the policy was chosen.
+round the best of the finalists is returned; few fresh episodes are helped by imagined ones (`search/judging.py`). The
+bound on its CVaR uses the fresh ones of the last round only, with the confidence divided among the finalists, so it
+holds although the policy was chosen.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
+from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
@@ -93,9 +95,8 @@ class CandidatesLearner(SimulatorLearner):
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
-        state = replace(
-            state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False, earlier=earlier
-        )
+        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
+        state = replace(state, finalists=(), chosen=False, choosing=False)
         promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
@@ -130,6 +131,10 @@ class CandidatesLearner(SimulatorLearner):
             mine = len(all_outputs(state))
             fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
             state = replace(state, earlier=state.earlier[:fits], choosing=True)
+            policies = [output.policy for output in all_outputs(state)]
+            with doing("playing candidates in a model"):
+                rng = streams.oracle(state.k + 1, len(policies))
+                state = replace(state, imagined=imagined_returns(state.played, env.n_actions, policies, rng))
         outputs = all_outputs(state)
         now = self.survivors(state)
         last = len(now) <= 2
@@ -170,9 +175,9 @@ class CandidatesLearner(SimulatorLearner):
         return state.finalists[int(np.argmax(self._scores(state)))]
 
     def _scores(self, state: CandidatesState) -> np.ndarray:
-        """CVaR of the finalists in the last round; of few episodes a larger tail is taken, as one or two say little."""
-        n = max(state.returns.shape[1], 1)
-        return np.array([cvar(row, min(max(self.tau, FEWEST / n), 1.0)) for row in state.returns])
+        """CVaR of the finalists in the last round, with what they earn in a model of trees."""
+        rows = zip(state.finalists, state.returns, strict=True)
+        return np.array([weighed_cvar(row, state.imagined[i], self.tau) for i, row in rows])
 
     def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
         """The output that is ahead; before the first fit, uniform actions."""
@@ -209,6 +214,7 @@ class CandidatesLearner(SimulatorLearner):
         scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
         why = f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each"
+        why += f" and {state.imagined.shape[1]} in a model, which count as {WEIGHT}" if state.imagined.size else ""
         if mine.size * self.tau < FEWEST:
             return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
         found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
@@ -238,6 +244,7 @@ class CandidatesLearner(SimulatorLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
+        about += (arrays["imagined"],)
         return CandidatesState(k, played, now.fitted, fitted_at, *about)
 
 
