@@ -12,8 +12,12 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.learn import learn
+from tailrank.learning.promise import broken_in
+from tailrank.learning.search._kernels import play_all
 from tailrank.learning.search.candidate import FittedSearch, SearchCandidate
-from tailrank.learning.search.model import TreeModel, Trees
+from tailrank.learning.search.judging import imagined_returns, weighed_cvar
+from tailrank.learning.search.model import ImaginedSimulator, TreeModel, Trees
 from tailrank.learning.simulators.learners import SearchLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.tables import UniformPolicy
@@ -181,3 +185,43 @@ def test_too_many_parameters_are_refused():
     wide.n_features = 300
     with pytest.raises(InputError, match=r"search: small has 300 features and 2 actions"):
         small().init(wide, Streams(0))
+
+
+def test_policies_of_any_kind_play_in_the_model():
+    """The model as a simulator gives the episodes of the compiled loop, with the chance of its seeds."""
+    some = played()
+    model = TreeModel.of(some, some.transitions(10**6, np.random.default_rng(0)), 2)
+    theta, seeds = np.random.default_rng(1).normal(size=(2, 4)), np.arange(100)
+    own = [np.random.default_rng(int(seed)) for seed in seeds]
+    first = model.first[[int(rng.integers(len(model.first))) for rng in own]]
+    draws, wanted = np.stack([rng.random((15, 2)) for rng in own]), np.empty((1, 100))
+    play_all(model.arrays, theta[None], first, draws, wanted)
+    found = play_simulator(fitted(model, theta), ImaginedSimulator(model), seeds).returns
+    np.testing.assert_allclose(found, wanted[0], atol=1e-9)
+
+
+def test_imagined_episodes_help_where_real_ones_are_few():
+    """Two policies with ten perfect episodes each: the model knows which one falls."""
+    some, rng = played(), np.random.default_rng(0)
+    steady, idle = np.array([[0.0, 0.0, 0.0, 0.0], [-1.0, -2.0, 0.0, 0.0]]), np.array([[0.0] * 4, [0.0] * 3 + [-1.0]])
+    model = TreeModel.of(some, some.transitions(10**6, rng), 2)
+    imagined = imagined_returns(some, 2, [fitted(model, idle), fitted(model, steady)], rng)
+    perfect = np.full(10, 1.5)
+    assert weighed_cvar(perfect, imagined[1], 0.1) > weighed_cvar(perfect, imagined[0], 0.1) + 1.0
+    # A hundred real ones decide: the steady policy fails in 20 of them, the other never.
+    real = np.where(np.arange(100) < 20, -5.0, 1.5)
+    assert weighed_cvar(real, np.full(50, 1.5), 0.5) < weighed_cvar(np.full(100, 1.5), np.full(50, -5.0), 0.5)
+    assert imagined_returns(some, 2, [fitted(model, idle)], rng).shape == (1, 0)  # nothing to choose
+
+
+def test_broken_promises_are_told(monkeypatch):
+    rng = np.random.default_rng(0)
+    returns = rng.normal(size=200)
+    assert broken_in(returns, 0.1, -1.7, rng) == ""
+    assert "promised a CVaR of 1, fresh episodes give -1." in broken_in(returns, 0.1, 1.0, rng)
+    assert "even their mean is at most" in broken_in(returns[:20], 0.1, 1.0, rng)
+    assert broken_in(returns[:20], 0.1, -0.5, rng) == ""  # too few to say
+    monkeypatch.setattr(SearchLearner, "doubt", lambda *_: "the model promised too much")
+    with pytest.warns(UserWarning, match="promised too much"):
+        learned = learn(Beam(), small(total=None), episodes=60)
+    assert "the model promised too much" in learned.remarks
