@@ -244,8 +244,7 @@ class CandidatesLearner(SimulatorLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        about += (arrays["imagined"],)
-        return CandidatesState(k, played, now.fitted, fitted_at, *about)
+        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"])
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
