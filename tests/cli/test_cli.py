@@ -347,11 +347,28 @@ def test_a_closed_pipe_is_no_error(model):
     assert done.stderr == ""
 
 
+SAID_WHEN_BEGUN = """
+import os
+from tailrank.cli import main
+from tailrank.planning.exact import induction
+def said(*given, begin=induction.induct, **more):
+    os.write(1, b"begun\\n")
+    return begin(*given, **more)
+induction.induct = said
+main()
+"""
+
+
 def test_a_real_interrupt(model):
-    command = [*TAILRANK, "solve", "rough.csv", "--horizon", "500", "--tolerance", "1e-12", "--seconds", "30"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    command = [sys.executable, "-c", SAID_WHEN_BEGUN, "solve", "rough.csv", "--horizon", "500"]
+    command += ["--tolerance", "1e-12", "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(1)  # any moment will do
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert process.returncode == 130, (out, err)
     assert err == "tailrank: error: interrupted\n"

@@ -115,12 +115,15 @@ def test_what_is_missing(arguments, word):
 
 def test_a_signal_says_how_to_go_on():
     command = [*TAILRANK, "train", *LOCK, "--iterations", "5000", "--out", "r"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    limit = time.monotonic() + 90
-    while not (Path("r/rows.jsonl").exists() and Path("r/rows.jsonl").stat().st_size) and time.monotonic() < limit:
-        time.sleep(0.01)
-    child.send_signal(signal.SIGTERM)
-    stdout, stderr = child.communicate(timeout=90)
+    rows = Path("r/rows.jsonl")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            while child.poll() is None and not (rows.exists() and rows.stat().st_size):
+                time.sleep(0.01)
+            child.send_signal(signal.SIGTERM)
+            stdout, stderr = child.communicate(timeout=120)
+        finally:
+            child.kill()
     assert (child.returncode, stdout) == (143, "")
     assert len(stderr.splitlines()) == 1
     assert "tailrank train --resume r" in stderr

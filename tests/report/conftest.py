@@ -91,8 +91,9 @@ def browser():
         if os.environ.get("CI") or os.environ.get("TAILRANK_CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=60_000)  # milliseconds, for what happens at once on a machine with nothing else to do
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield chromium

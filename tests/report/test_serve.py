@@ -44,7 +44,7 @@ def server(subjects):
 
 def talk(server, data, *, half=False):
     """Status, headers and body of the answer to raw bytes; None where the connection is cut."""
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as line:
         try:
             line.sendall(data)
             if half:
@@ -346,9 +346,12 @@ def test_the_command_ends_with_ctrl_c(runs):
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     ) as process:
-        first = process.stdout.readline()
-        port = int(re.search(r"http://127\.0\.0\.1:(\d+)/ shows r1; Ctrl-C ends it", first)[1])
-        with socket.create_connection(("127.0.0.1", port)):
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+        try:
+            first = process.stdout.readline()
+            port = int(re.search(r"http://127\.0\.0\.1:(\d+)/ shows r1; Ctrl-C ends it", first)[1])
+            with socket.create_connection(("127.0.0.1", port)):
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (0, "stopped\n", "")

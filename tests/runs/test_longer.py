@@ -132,13 +132,16 @@ def test_a_signal_in_a_long_iteration(tmp_path):
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     settings = {"cwd": tmp_path, "env": environ, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, "--progress", "plain"], **settings) as child:
-        while not (tmp_path / "out" / files.MANIFEST).exists():
-            time.sleep(0.05)
-            assert child.poll() is None, child.stderr.read()
-        time.sleep(0.3)
-        child.send_signal(signal.SIGTERM)
-        assert "stopping: " in child.stderr.readline()
-        said = child.stderr.read()
-        assert child.wait(timeout=30) == 128 + signal.SIGTERM
+        try:
+            while not (tmp_path / "out" / files.MANIFEST).exists():
+                time.sleep(0.05)
+                assert child.poll() is None, child.stderr.read()
+            time.sleep(0.3)
+            child.send_signal(signal.SIGTERM)
+            said = child.communicate(timeout=120)[1]
+        finally:
+            child.kill()
+    assert child.returncode == 128 + signal.SIGTERM
+    assert "stopping: " in said
     assert "nothing was saved yet; continue with: tailrank train --resume out" in said
     assert files.read_manifest(tmp_path / "out")["status"] == "interrupted"

@@ -23,7 +23,14 @@ from tailrank.runs.policy_files import storage
 from tailrank.runs.run import Interrupted, resume, run
 
 LOCK = {"horizon": 4, "n_actions": 3, "n_states": 12}
-TAILRANK = [sys.executable, "-c", "from tailrank.cli import main; main()"]
+SLOWLY = """
+import time
+from tailrank.cli import main
+from tailrank.runs.folder import Rows
+append = Rows.append
+Rows.append = lambda self, row: (append(self, row), time.sleep(0.01))  # so that whoever watches is in time
+main()
+"""
 
 
 def config(**values):
@@ -126,15 +133,17 @@ def test_killed_at_any_moment(tmp_path):
     out, moments, kills = tmp_path / "killed", random.Random(1), 0
     for _ in range(6):
         start = ["--resume", out] if (out / "config.toml").exists() else ["--config", tmp_path / "c.toml", "--out", out]
-        child = subprocess.Popen([*TAILRANK, "train", *map(str, start), "--quiet"], stdout=subprocess.DEVNULL)
         before = (out / "rows.jsonl").stat().st_mtime_ns if (out / "rows.jsonl").exists() else 0
-        limit = time.monotonic() + 5
-        while time.monotonic() < limit and child.poll() is None:
-            if (out / "rows.jsonl").exists() and (out / "rows.jsonl").stat().st_mtime_ns > before:
-                break
-            time.sleep(0.005)
-        time.sleep(moments.uniform(0, 0.08))
-        child.kill()
+        command = [sys.executable, "-c", SLOWLY, "train", *map(str, start), "--quiet"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+            try:
+                while child.poll() is None:
+                    if (out / "rows.jsonl").exists() and (out / "rows.jsonl").stat().st_mtime_ns > before:
+                        break
+                    time.sleep(0.005)
+                time.sleep(moments.uniform(0, 0.08))
+            finally:
+                child.kill()
         kills += child.wait() == -signal.SIGKILL
     assert kills >= 3
     resume(out)

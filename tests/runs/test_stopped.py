@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -127,9 +127,10 @@ def test_a_terminal_that_is_closed(place, tmp_path):
     config = tmp_path / "c.toml"
     config.write_text(RunConfig.from_dict(crashes.LOCK | {"iterations": 400, "checkpoint_every": 400}).toml())
     run(RunConfig.read(config), tmp_path / "whole")
+    slowed = slowly(lambda: crashes.call(["train", "--config", config, "--out", tmp_path / "out"]), 0.02)
     child, terminal = pty.fork()
     if child == 0:
-        faults.call(lambda: crashes.call(["train", "--config", config, "--out", tmp_path / "out"]), 1, 2)
+        faults.call(slowed, 1, 2)
     while rows_in(tmp_path / "out") < 4:
         os.read(terminal, 1000)
     os.close(terminal)
@@ -137,6 +138,21 @@ def test_a_terminal_that_is_closed(place, tmp_path):
     assert files.read_manifest(tmp_path / "out")["status"] == "interrupted"
     assert (tmp_path / "out" / files.CHECKPOINT).exists()
     goes_on(config, tmp_path / "out", crashes.outcome(tmp_path / "whole"))
+
+
+def slowly(command, seconds):
+    """The command, for a child, with a pause after every row: whoever watches it is in time."""
+
+    def append(self, row):
+        at_once(self, row)
+        time.sleep(seconds)
+
+    def slowed():
+        files.Rows.append = append
+        command()
+
+    at_once = files.Rows.append
+    return slowed
 
 
 def rows_in(folder):
@@ -280,8 +296,23 @@ def test_two_resume_at_once(tmp_path):
     (tmp_path / "c.toml").write_text(config.toml())
     out = tmp_path / "out"
     assert faults.run(train(tmp_path / "c.toml", out), out, 60, "kill").code == -signal.SIGKILL
+    over = tmp_path / "over"
+
+    def held(self, row):
+        while not over.exists():
+            time.sleep(0.01)
+        append(self, row)
+
+    def one():
+        files.Rows.append = held
+        train(tmp_path / "c.toml", out)()
+
+    append = files.Rows.append
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: faults.run(train(tmp_path / "c.toml", out), out), range(2)))
+        pair = [pool.submit(faults.run, one, out) for _ in range(2)]
+        wait(pair, return_when=FIRST_COMPLETED)  # the one that came too late; the other one waits for the file
+        over.touch()
+    both = [each.result() for each in pair]
     refused = f"tailrank: error: {out}: is in use by another process; wait for it, or choose another --out\n"
     assert sorted((ended.code, ended.stderr) for ended in both) == [(0, ""), (2, refused)]
     assert crashes.outcome(out) == crashes.outcome(tmp_path / "whole")
@@ -292,34 +323,38 @@ def test_readers_of_a_run_that_is_killed_and_goes_on(tmp_path):
     run(config, tmp_path / "whole")
     whole = crashes.outcome(tmp_path / "whole")
     (tmp_path / "c.toml").write_text(config.toml())
-    out = tmp_path / "out"
+    out, looks = tmp_path / "out", 0
     for at in (20, 60, 100, None):
         writer = os.fork()
         if writer == 0:
-            os._exit(faults.run(train(tmp_path / "c.toml", out), out, at).code != (0 if at is None else -9))
-        looks = 0
-        while os.waitpid(writer, os.WNOHANG) == (0, 0):
+            slowed = slowly(train(tmp_path / "c.toml", out), 0.005)
+            os._exit(faults.run(slowed, out, at).code != (0 if at is None else -9))
+        while (done := os.waitpid(writer, os.WNOHANG)) == (0, 0):
             if (out / files.CONFIG).exists():
                 found, looks = Run.read(out), looks + 1
                 assert found.rows == [json.loads(line) for line in whole[files.ROWS].splitlines()][: len(found.rows)]
                 assert "damaged" not in found.policy[1]
-        assert looks > 1
+        assert done == (writer, 0)  # nobody who only reads keeps it from the folder
         assert Run.read(out).status == ("finished" if at is None else "stopped")
+    assert looks > 4
     assert crashes.outcome(out) == whole
 
 
 def test_a_lock_does_not_outlive_its_process(tmp_path):
     """A child that an environment forked lives on when the run was killed."""
-    reading, writing = os.pipe()
+    (reading, writing), (lives, born) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
         with files.lock_folder(tmp_path):
             if os.fork() == 0:
                 os.close(writing)
+                os.write(born, b".")
                 os.read(reading, 1)
                 os._exit(0)
+            os.read(lives, 1)
             os.kill(os.getpid(), signal.SIGKILL)
-    os.close(reading)
+    for number in (reading, lives, born):
+        os.close(number)
     try:
         os.waitpid(holder, 0)
         assert not files.in_use(tmp_path)
@@ -345,7 +380,7 @@ def test_writers_of_one_file_do_not_mix(tmp_path):
             finally:
                 os._exit(code)
     while writers:
-        done, status = os.waitpid(-1, os.WNOHANG)
+        done, status = os.waitpid(writers[0], os.WNOHANG)
         if done:
             writers.remove(done)
             assert status == 0

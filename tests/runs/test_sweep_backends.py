@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,19 @@ def until(condition, *processes):
     return found
 
 
+@pytest.fixture
+def kept():
+    """Gives a process back, and ends it with the test, whatever happens: its pipes are closed, too."""
+    with ExitStack() as all_of_them:
+
+        def keep(process):
+            all_of_them.callback(process.communicate)
+            all_of_them.callback(process.kill)
+            return process
+
+        yield keep
+
+
 def start(path, out, *arguments):
     command = [*TAILRANK, "sweep", str(path), "--out", str(out), *arguments]
     # A group of its own, as in a terminal, to which Ctrl-C goes.
@@ -80,7 +93,8 @@ def start(path, out, *arguments):
 def ended(process):
     """Exit code, stdout, and the lines on stderr that are ours: what Dask says on a busy machine is its business."""
     stdout, stderr = process.communicate(timeout=LIMIT)
-    return process.returncode, stdout, [line for line in stderr.splitlines() if "distributed" not in line]
+    lines, dask = stderr.splitlines(), "distributed" in stderr
+    return process.returncode, stdout, [line for line in lines if not dask or line.startswith("tailrank: ")]
 
 
 def finished(process):
@@ -98,32 +112,59 @@ def resumed(path, out):
 def holder(folder):
     """The process that has the lock of a run, if one has."""
     try:
-        inode = (folder / files.LOCK).stat().st_ino
+        lock = (folder / files.LOCK).stat()
     except FileNotFoundError:
         return None
     for line in Path("/proc/locks").read_text().splitlines():
-        parts = line.split()
-        if parts[1] == "FLOCK" and int(parts[5].split(":")[2]) == inode:
-            return int(parts[4])
+        kind, pid, place = (line.split()[i] for i in (1, 4, 5))
+        if kind == "FLOCK" and int(place.split(":")[2]) == lock.st_ino and has_open(int(pid), lock):
+            return int(pid)
     return None
 
 
-def kill_a_worker(out, *processes):
-    """SIGKILL the worker of a run that is past a checkpoint and not finished; the folder of the run."""
+def has_open(pid, about):
+    """Whether a process has this file open: another disk may have a file of the same number."""
+    own = Path(f"/proc/{pid}/fd")
+    with suppress(OSError):  # it may end, or close a file, while this looks
+        return any(os.path.samestat((own / number).stat(), about) for number in os.listdir(own))
+    return False
+
+
+@contextmanager
+def paused(out, *processes):
+    """(process, folder) of a run past a checkpoint and far from its end, which stands still until this is left."""
 
     def one():
         for folder in out.glob("*_seed*"):
             pid = holder(folder)
             if pid is None or not (folder / files.CHECKPOINT).exists():
                 continue
-            os.kill(pid, signal.SIGSTOP)  # so that the run is still going on when it dies
-            if holder(folder) == pid and files.read_manifest(folder).get("status") == "running":
-                os.kill(pid, signal.SIGKILL)
-                return folder
-            os.kill(pid, signal.SIGCONT)
+            send(pid, signal.SIGSTOP)
+            stopped.append(pid)
+            if holder(folder) == pid and (folder / files.ROWS).read_bytes().count(b"\n") < 90:
+                return pid, folder
+            send(stopped.pop(), signal.SIGCONT)
         return None
 
-    return until(one, *processes)
+    stopped = []
+    try:
+        yield until(one, *processes)
+    finally:
+        for pid in stopped:
+            send(pid, signal.SIGCONT)
+
+
+def send(pid, number):
+    """A signal, if the process is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def kill_a_worker(out, *processes):
+    """SIGKILL the worker of a run that is past a checkpoint and not finished; the folder of the run."""
+    with paused(out, *processes) as (pid, folder):
+        os.kill(pid, signal.SIGKILL)
+    return folder
 
 
 def statuses(out):
@@ -132,19 +173,14 @@ def statuses(out):
     return {status for status in found if status}
 
 
-def begun(out):
-    """Whether a run is past a checkpoint."""
-    return lambda: any(out.glob(f"*/{files.CHECKPOINT}"))
-
-
-def test_the_same_bytes_from_several_workers(path, expected, tmp_path):
-    finished(start(path, tmp_path, "--backend", "processes", "--workers", "2"))
+def test_the_same_bytes_from_several_workers(kept, path, expected, tmp_path):
+    finished(kept(start(path, tmp_path, "--backend", "processes", "--workers", "2")))
     assert outcome(tmp_path) == expected
 
 
 @pytest.mark.parametrize("backend", ["processes", "dask"])
-def test_killed_workers_lose_nothing(path, expected, tmp_path, backend):
-    sweep = start(path, tmp_path, "--backend", backend, "--workers", "2")
+def test_killed_workers_lose_nothing(kept, path, expected, tmp_path, backend):
+    sweep = kept(start(path, tmp_path, "--backend", backend, "--workers", "2"))
     folder = kill_a_worker(tmp_path, sweep)
     rows = (folder / files.ROWS).read_bytes()
     if backend == "processes":
@@ -154,7 +190,7 @@ def test_killed_workers_lose_nothing(path, expected, tmp_path, backend):
     assert expected[f"{folder.name}/{files.ROWS}"].startswith(rows[: rows.rfind(b"\n") + 1])
 
 
-def test_a_run_whose_workers_keep_dying_is_given_up(tmp_path):
+def test_a_run_whose_workers_keep_dying_is_given_up(kept, tmp_path):
     path, doomed = tmp_path / "s.toml", tmp_path / "out" / "doomed_ela_tau0.1_seed0"
     tables = (
         f'[[environment]]\nenvironment = "risky-shortcut"\n{more}\n'
@@ -164,12 +200,12 @@ def test_a_run_whose_workers_keep_dying_is_given_up(tmp_path):
         )
     )
     path.write_text("".join(tables))
-    sweep = start(path, tmp_path / "out", "--workers", "1")
+    sweep = kept(start(path, tmp_path / "out", "--workers", "1"))
     killed = []
     while len(killed) < 3:
         pid = until(lambda: holder(doomed), sweep)
         if pid not in killed:
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
             killed.append(pid)
     code, stdout, errors = ended(sweep)
     assert code == 1
@@ -179,11 +215,11 @@ def test_a_run_whose_workers_keep_dying_is_given_up(tmp_path):
 
 
 @pytest.mark.parametrize(("backend", "number"), [("serial", 2), ("processes", 1), ("dask", 2)])
-def test_ctrl_c_and_again(path, expected, tmp_path, backend, number):
+def test_ctrl_c_and_again(kept, path, expected, tmp_path, backend, number):
     """Ctrl-C, or the end of the terminal."""
-    sweep = start(path, tmp_path, "--backend", backend)
-    until(begun(tmp_path), sweep)
-    os.killpg(sweep.pid, number)
+    sweep = kept(start(path, tmp_path, "--backend", backend))
+    with paused(tmp_path, sweep):
+        os.killpg(sweep.pid, number)
     code, stdout, errors = ended(sweep)
     assert (code, stdout, len(errors)) == (128 + number, "", 1)
     assert "the same command goes on" in errors[0]
@@ -195,26 +231,14 @@ def test_ctrl_c_and_again(path, expected, tmp_path, backend, number):
     assert resumed(path, tmp_path) == expected
 
 
-def test_workers_do_not_outlive_a_killed_sweep(path, expected, tmp_path):
-    sweep = start(path, tmp_path, "--workers", "2")
-    until(begun(tmp_path), sweep)
-    sweep.kill()
-    sweep.communicate()
+def test_workers_do_not_outlive_a_killed_sweep(kept, path, expected, tmp_path):
+    sweep = kept(start(path, tmp_path, "--workers", "2"))
+    with paused(tmp_path, sweep):
+        sweep.kill()
+        sweep.wait()
     until(lambda: not any(holder(folder) for folder in tmp_path.glob("*_seed*")))
     assert "interrupted" in statuses(tmp_path)
     assert resumed(path, tmp_path) == expected
-
-
-@contextmanager
-def processes():
-    """A list of processes that are ended with the test."""
-    found = []
-    try:
-        yield found
-    finally:
-        for process in found:
-            process.kill()
-            process.communicate()  # also closes its pipes, so that no later test is blamed for them
 
 
 def dask(what, *arguments):
@@ -222,34 +246,41 @@ def dask(what, *arguments):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def test_a_restarted_scheduler_loses_nothing(path, expected, tmp_path):
+def listens(port):
+    """Whether a connection can be made."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_restarted_scheduler_loses_nothing(kept, path, expected, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+        port = free.getsockname()[1]
     address = f"tcp://127.0.0.1:{port}"
-    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", port)
+    scheduler = ("scheduler", "--host", "127.0.0.1", "--port", str(port))
     worker = ("worker", address, "--nthreads", "1", "--no-nanny")
-    with processes() as all_of_them:
-        first = dask(*scheduler)
-        workers = [dask(*worker), dask(*worker)]
-        sweep = start(path, tmp_path, "--scheduler", address)
-        all_of_them += [first, *workers, sweep]
-        until(begun(tmp_path), sweep)
+    first = kept(dask(*scheduler))
+    until(lambda: listens(port), first)
+    workers = [kept(dask(*worker)) for _ in range(2)]
+    sweep = kept(start(path, tmp_path, "--scheduler", address))
+    with paused(tmp_path, sweep) as (_, folder):
         first.kill()
         first.wait()
-        assert "running" in statuses(tmp_path)
-        all_of_them.append(dask(*scheduler))
+        assert files.read_manifest(folder)["status"] == "running"
+    kept(dask(*scheduler))
 
-        def over():
-            # Workers end with their scheduler; whoever started them starts them again.
-            for process in [process for process in workers if process.poll() is not None]:
-                workers.remove(process)
-                workers.append(dask(*worker))
-                all_of_them.append(workers[-1])
-            return sweep.poll() is not None
+    def over():
+        # Workers end with their scheduler; whoever started them starts them again.
+        for process in [process for process in workers if process.poll() is not None]:
+            workers.remove(process)
+            workers.append(kept(dask(*worker)))
+        return sweep.poll() is not None
 
-        until(over)
-        finished(sweep)
+    until(over)
+    finished(sweep)
     assert outcome(tmp_path) == expected
 
 

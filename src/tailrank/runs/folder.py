@@ -14,7 +14,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +30,10 @@ SCHEMA = 1
 LOCK = ".lock"
 CONFIG, MANIFEST, ROWS = "config.toml", "manifest.json", "rows.jsonl"
 CHECKPOINT, PLAN, BEST = "checkpoint.safetensors", "plan.safetensors", "best.safetensors"
-PAUSES = (0.001, 0.005, 0.02)
-"""Seconds after which a lock is tried again."""
+LOOKS = (0.001, 0.005, 0.02)
+"""Seconds after which a lock is tried again by who only wants to know whether somebody has it."""
+PATIENCE = (*LOOKS, 0.1, 0.4)
+"""The same for who wants to have it: one who looked may be held up on a busy machine before letting go."""
 
 
 class InUse(InputError):
@@ -61,7 +63,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     with os.fdopen(_own(path), "ab") as file:
         with name_in_errors(path):
-            free = _lock(file.fileno())
+            free = _lock(file.fileno(), PATIENCE)
         if not free:
             raise InUse(f"{folder}: is in use by another process; wait for it, or choose another --out")
         _HELD.append(file)
@@ -78,22 +80,22 @@ def in_use(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _lock(number)
+        return not _lock(number, LOOKS)
     except OSError:
         return False
     finally:
         os.close(number)
 
 
-def _lock(number: int) -> bool:
+def _lock(number: int, pauses: Sequence[float]) -> bool:
     """Whether the open file could be locked. A look of another process holds it for a moment, so it is tried again."""
     from filelock import lock_descriptor
 
-    for pause in PAUSES:
+    for pause in pauses:
         if lock_descriptor(number, blocking=False):
             return True
         time.sleep(pause)
-    return False
+    return lock_descriptor(number, blocking=False)
 
 
 _HELD: list[BinaryIO] = []
