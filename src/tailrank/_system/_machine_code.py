@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank._system._linking import Unfinished, linked_as_they_are
 from tailrank._system.compiler_clock import COMPILING
 from tailrank._system.telling import announce
 from tailrank.checks import InputError
@@ -48,6 +49,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     kernel: Any = numba.njit(**options)(function)
     if hasattr(kernel, "_cache"):  # not under NUMBA_DISABLE_JIT
         kernel._cache = Kept(kernel)
+        kernel._compiler.compile = linked_as_they_are()(kernel._compiler.compile)
     return kernel
 
 
@@ -94,6 +96,8 @@ class Kept:
     def save_overload(self, types: Any, result: Any) -> None:
         """Keep this machine code if a folder can be written."""
         COMPILING.end()
+        if isinstance(result.library, Unfinished):
+            return
         if result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted):
             return
         name, problem = self._name(types, result.codegen), "there is no folder that only its owner can write to"
