@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary, JITCPUCodegen
 
 CALLED_BY_PYTHON = "_ZN7cpython"
 """What the names of the functions begin with through which Python calls others."""
 
 
-class Unfinished(JITCodeLibrary):  # type: ignore[misc]
+class Unfinished(JITCodeLibrary):
     """A library that can be linked into others and has no machine code of its own yet."""
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -58,8 +58,11 @@ def linked_as_they_are() -> Iterator[None]:
         elif known:
             waiting.append((name, environment))
 
+    alone = CPUCodeLibrary._optimize_functions
+    CPUCodeLibrary._optimize_functions = lambda library, module: None
     JITCodeLibrary.finalize, JITCPUCodegen.set_env = finalize, set_env
     try:
         yield
     finally:
         JITCodeLibrary.finalize, JITCPUCodegen.set_env = finish, tell
+        CPUCodeLibrary._optimize_functions = alone

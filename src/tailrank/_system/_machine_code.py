@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from tailrank._system._linking import Unfinished, linked_as_they_are
 from tailrank._system.compiler_clock import COMPILING
 from tailrank._system.telling import announce
 from tailrank.checks import InputError
@@ -35,6 +34,8 @@ try:
     from numba.core.compiler import CompileResult
     from numba.core.dispatcher import Dispatcher
     from numba.core.runtime import rtsys
+
+    from tailrank._system._linking import Unfinished, linked_as_they_are
 except (ImportError, OSError, AttributeError) as error:  # the last where NumPy is too new for it
     text = f"numba: needed for all but the smallest things, cannot be imported ({error}); pip install --upgrade numba"
     raise InputError(" ".join(text.split())) from None

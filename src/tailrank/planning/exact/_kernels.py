@@ -62,11 +62,11 @@ def backup(
     action. ahead: whether to ask for the tables of the next state early, which pays where they fit in no cache.
     """
     x, best, chosen = np.empty(n_actions * BLOCK), np.empty(2 * BLOCK), np.empty(2 * BLOCK)
-    at, weight = np.empty((n_actions, LISTED), np.int64), np.empty((n_actions, LISTED))
+    at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed = np.empty(n_actions, np.int64)
     row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
     store, track = actions.size > 0, means.size > 0
-    mean, scratch = np.empty(BLOCK + 8), np.empty((3, max(BLOCK, n_actions) + 8))
+    mean, bar, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     widest = 0
     for s in range(begin, end):
         widest = max(widest, offset[s + 1] - offset[s])
@@ -97,8 +97,9 @@ def backup(
                     units,
                     places,
                     values_next,
-                    at[m],
-                    weight[m],
+                    at,
+                    weight,
+                    m * LISTED,
                     1.0,
                 )
                 m += 1
@@ -129,7 +130,9 @@ def backup(
                     units,
                     places,
                     means_next,
-                    scratch,
+                    bar,
+                    w,
+                    position,
                     mean,
                 )
                 if block == 0:
@@ -169,7 +172,7 @@ def mix_tables(share, first, offset, pad, values, lowest, total, slope):
     for s in range(first.size):
         if share[s] > 0.0:
             begin, size, shift = offset[s] + (2 * s + 1) * pad, offset[s + 1] - offset[s], lowest - first[s]
-            add_far(total, total.size, share[s], values, begin, size, shift, slope)
+            add_far(total, 0, total.size, share[s], values, begin, size, shift, slope)
 
 
 @compiled
