@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined, nested
+from tailrank._system.jit import frugal, inlined, nested
 from tailrank.planning._row_kernels import add_rows, sum_rows
 
 LISTED = 1024
@@ -33,7 +33,7 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
         q[to + i] += weight * (top + slope * (shift + i - size + 1))
 
 
-@compiled
+@frugal
 def padded_places(first, offset, pad, places):
     """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
     bottom <= c < top, at values[place + c]."""

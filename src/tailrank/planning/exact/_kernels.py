@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined, prefetch
+from tailrank._system.jit import compiled, frugal, inlined, prefetch
 from tailrank.planning._row_kernels import BLOCK, lowest
 from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected
 from tailrank.planning.exact._tie_kernels import tell_apart
@@ -163,7 +163,7 @@ def backup(
                         actions[offset[s + 1] - 1] = at_ends[s]
 
 
-@compiled
+@frugal
 def mix_tables(share, first, offset, pad, values, lowest, total, slope):
     """total[i] += sum over s of share[s] V(s, lowest + i): the tables of all states, mixed by their shares [S].
 
@@ -175,7 +175,7 @@ def mix_tables(share, first, offset, pad, values, lowest, total, slope):
             add_far(total, 0, total.size, share[s], values, begin, size, shift, slope)
 
 
-@compiled
+@frugal
 def return_range(n_actions, ptr, next_state, reward, low_next, high_next, cautious, low, high):
     """The least and the most that can still be earned from each state, in whole units or in floats.
 

@@ -28,7 +28,7 @@ def _zeros(values, at, n):
     return low
 
 
-@compiled(fastmath=True, no_cpython_wrapper=True)
+@compiled(fastmath=True, no_cpython_wrapper=True, _nrt=False)
 def _ties(x, row, paid, m, begin, n, bar):
     """How often an action passes the bar, beyond the once that every budget begin..n-1 needs, over m actions."""
     passed = 0.0
