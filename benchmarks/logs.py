@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import resource
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -83,6 +84,9 @@ def main() -> None:
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+        ).stdout.strip(),
     }
     RESULTS.write_text(json.dumps({"seconds": result} | about, indent=1) + "\n")
     print(RESULTS.read_text())

@@ -1,6 +1,6 @@
 """Do the bounds of learn-logs hold, and what do its plans earn? Writes docs/logs_results.md (resumable).
 
-    python studies/logs.py [--seconds X] [--logs N] [--page]
+    python studies/logs.py [--seconds X] [--logs N] [--only NAME] [--episodes N] [--page]
 
 A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
 log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
@@ -26,12 +26,13 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
 from tailrank.learning.offline.coverage import usual_actions
+from tailrank.learning.offline.half import TILTED
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.learning.offline.limits import reward_limits
 from tailrank.models.averaged import averaged
 from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, policy_of, shortfall_of
 from tailrank.policies.relabel import places, relabelled
-from tailrank.policies.tables import BudgetPolicy, Policy
+from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "studies" / "results" / "logs.jsonl", ROOT / "docs" / "logs_results.md"
@@ -43,12 +44,16 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Process:
-    """An MDP with the tau that is learned for, and whether the log has the probabilities of its actions."""
+    """An MDP with the tau that is learned for, and whether the log has the probabilities of its actions.
+
+    returns: what they lie in, where that is known to be less than what rewards allow.
+    """
 
     mdp: FiniteMDP
     tau: float
     weighted: bool = False
     expert: np.ndarray | None = None
+    returns: tuple[float, float] | None = None
 
     @property
     def dynamics(self) -> str:
@@ -91,9 +96,8 @@ def process(name: str) -> Process:
     from tailrank.envs.mdp_files.read_write import read_mdp as read
 
     assets = MDPParameters(Path(icu_sepsis.__file__).parent / "envs" / "assets")
-    return Process(
-        read("Sepsis/ICU-Sepsis-v2", horizon=20, imports=("icu_sepsis",)).mdp, 0.5, expert=assets._expert_policy
-    )
+    sepsis = read("Sepsis/ICU-Sepsis-v2", horizon=20, imports=("icu_sepsis",)).mdp
+    return Process(sepsis, 0.5, weighted=True, expert=assets._expert_policy, returns=(0.0, 1.0))
 
 
 class Mixed:
@@ -186,9 +190,11 @@ def made_log(name: str, behaviour: str, n: int, seed: int) -> EpisodeLog:
     return replace(log, admissible=available(one.mdp))
 
 
-def true_cvar(policy: BudgetPolicy | MarkovPolicy, log: EpisodeLog, one: Process) -> float:
+def true_cvar(policy: Policy, log: EpisodeLog, one: Process) -> float:
     """Exactly, with the states of the log at their places; elsewhere the first action that there is."""
     mdp = one.mdp
+    if isinstance(policy, ClonedPolicy):  # the study's logs name all states and actions in order
+        return evaluate(policy, mdp, one.tau).cvar
     available = np.diff(mdp.ptr).reshape(mdp.n_blocks, mdp.n_states, mdp.n_actions) > 0
     lowest = np.broadcast_to(available.argmax(axis=2), (mdp.horizon, mdp.n_states)).copy()
     states, actions = (
@@ -227,9 +233,8 @@ def measure(name: str, behaviour: str, n: int, first: int, most: int, seconds: f
         if time.perf_counter() - began > seconds and rows:
             break
         log = made_log(name, behaviour, n, seed)
-        learned = learn_logs(
-            log, one.tau, DELTA, dynamics=one.dynamics, reward_range=one.rewards, diagnose=False, seed=seed
-        )
+        ranges = {"reward_range": one.rewards, "return_range": one.returns}
+        learned = learn_logs(log, one.tau, DELTA, dynamics=one.dynamics, diagnose=False, seed=seed, **ranges)
         true = true_cvar(learned.policy, log, one)
         row = {"true": true, "lower": learned.lower, "upper": learned.upper, "promise": learned.promise}
         row["missed_lower"] = learned.lower > true + TOLERANCE
@@ -237,6 +242,7 @@ def measure(name: str, behaviour: str, n: int, first: int, most: int, seconds: f
         b = learned.behaviour
         row["missed_behaviour"] = not b.low - TOLERANCE <= own <= b.high + TOLERANCE if own is not None else 0
         row["improved"] = learned.status == "improved"
+        row["stepped"] = learned.diagnostics["returned"] == TILTED
         row["false_improved"] = row["improved"] and own is not None and true < own - TOLERANCE
         rows.append(row | {key: true_cvar(policy, log, one) for key, policy in others(log, one).items()})
     mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
@@ -391,13 +397,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=25.0, help="for each cell")
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--only", help="one process or behaviour")
+    parser.add_argument("--episodes", type=int, help="cells of so many episodes only")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
         measured = done()
         for cell in cells():
             begun = measured[cell]["logs"] if cell in measured else 0
-            if begun < options.logs and (options.only is None or options.only in cell):
+            wanted = options.only in (None, *cell[:2]) and options.episodes in (None, cell[2])
+            if begun < options.logs and wanted:
                 row = measure(*cell, begun, options.logs, options.seconds)
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")

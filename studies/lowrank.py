@@ -127,12 +127,13 @@ def run(setting: dict, seed: int) -> dict:
 
 def main(names: list[str]) -> None:
     """Run what is missing of the groups, every seed of a setting before the next, and write the page."""
+    made_on = commit()
     for name in names or GROUPS:
         for setting in GROUPS[name]:
             for seed in SEEDS:
                 if which({"group": name, "setting": setting, "seed": seed}) in {which(r) for r in read()}:
                     continue
-                row = {"group": name, "setting": setting, "commit": commit()} | run(setting, seed)
+                row = {"group": name, "setting": setting, "commit": made_on} | run(setting, seed)
                 RUNS.parent.mkdir(exist_ok=True)
                 with RUNS.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -67,6 +67,36 @@ def test_bad_input_writes_nothing(ward):
     assert not out.exists()
 
 
+def spoiled(name, row, value):
+    """A small log with one cell changed."""
+    frame = {key: list(column) for key, column in frame_of(small_mdp(), 20, 0).items()}
+    frame[name][row] = value
+    return frame
+
+
+BAD = {
+    "no such column": ({"state": [0], "reward": [0]}, ("action",)),
+    "no rows": ({name: [] for name in ("episode", "step", "state", "action", "reward")}, ("no rows",)),
+    "text among numbers": (spoiled("reward", 5, "much"), ("line 7", "'reward'", "'much'")),
+    "a name among numbers": (spoiled("state", 5, "ward"), ("line ", "'state'")),
+    "half an action": (spoiled("action", 5, 0.5), ("line 7", "'action'", "0.5")),
+    "not a number": (spoiled("reward", 5, "nan"), ("line 7", "'reward'")),
+    "infinite": (spoiled("reward", 5, "-inf"), ("line 7", "'reward'")),
+    "twice": (spoiled("step", 4, 0), ("line 6", "'step'", "twice")),
+    "a gap": (spoiled("step", 5, 7), ("line 7", "'step'", "gap")),
+    "probability 0": (spoiled("probability", 5, 0.0), ("line 7", "'probability'", "0.0")),
+    "probability above 1": (spoiled("probability", 5, 1.5), ("line 7", "'probability'", "1.5")),
+    "an empty cell": (spoiled("state", 5, ""), ("line 7", "'state'", "empty")),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_every_bad_input_has_its_line(kind, tmp_path):
+    frame, words = BAD[kind]
+    fails(cli("learn-logs", write(tmp_path / "bad.csv", frame), "--out", tmp_path / "out"), "bad.csv", *words)
+    assert not (tmp_path / "out").exists()
+
+
 def test_evaluate_says_what_is_missing(ward):
     out = ward / "ward"
     assert cli("learn-logs", ward / "log.csv", "--out", out, "--quiet").exit_code == 0

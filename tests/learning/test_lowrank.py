@@ -31,6 +31,10 @@ from tailrank.runs.config import RunConfig
 from tailrank.runs.policy_files.lowrank import to_parts
 
 
+class Stop(Exception):
+    pass
+
+
 def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
     units = network_units(UnitData(np.zeros((1, k)), np.zeros(1), np.zeros((1, 1))), width, rng)
     w = network.fresh(1, heads, K, L, units)
@@ -165,6 +169,22 @@ def test_likelihood_puts_the_right_model_in_charge():
     assert state.episodes >= 40
 
 
+def test_settings_are_searched_for_only_where_a_quick_fit_wins(monkeypatch):
+    def search(*_, **__):
+        raise Stop
+
+    lock, learner = make_simulator("rich-lock", horizon=2, n_actions=3), LowRankELA(tau=0.2, longest_pilot=20)
+    monkeypatch.setattr(LowRankOracle, "candidate", lambda *_, **__: None)
+    monkeypatch.setattr(LowRankOracle, "fit", search)
+    for lead, compared in ((0.9, 20), (-3.1, 40)):
+        monkeypatch.setattr(LowRankELA, "_lead", lambda *_, lead=lead: lead)
+        assert learner.init(lock, Streams(1)).fit is None
+        assert learner._compare(learner.block.init(lock, Streams(1)), lock, Streams(1), None).compared == compared
+    monkeypatch.setattr(LowRankELA, "_lead", lambda *_: 1.1)
+    with pytest.raises(Stop):
+        learner.init(lock, Streams(1))
+
+
 def test_sensitivity_is_the_fisher_information_of_what_the_network_says():
     rng = np.random.default_rng(5)
     w = random_weights(rng, L=1)
@@ -234,10 +254,6 @@ RUN = {
     "evaluation_episodes": 100,
     "output_episodes": 10,
 }
-
-
-class Stop(Exception):
-    pass
 
 
 def test_resumes_to_the_same_bytes_and_plays_from_a_file(tmp_path):

@@ -113,6 +113,7 @@ def test_caution_that_other_records_like():
     assert best_caution({0.1: 1.0, 0.3: 2.0, 1.0: 1.5, 3.0: 0.0}) == 0.3
     assert best_caution({0.1: 0.0, 0.3: 0.0, 1.0: 0.0, 3.0: 0.0}) == 1.0
     assert best_caution({}) == 1.0
+    assert best_caution({0.0: 2.0, 0.1: 1.0, 1.0: 1.0}) == 0.0
 
 
 def test_doubt_keeps_off_lucky_pairs():

@@ -15,8 +15,13 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.decoding.choose import judged
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.offline import models
+from tailrank.learning.offline.classes import kernel_bound, lowrank_bound, theory
+from tailrank.learning.offline.clone import softmax_clone
+from tailrank.learning.offline.importance import weights_of
 from tailrank.learning.offline.observed import fitted_decoder
+from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.risk.measures import Mean
+from tailrank.runs.log_runs import write_log_run
 
 PLACES = np.array([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0], [0.0, 5.0, 0.0]])
 """Where the observations of each state lie."""
@@ -121,6 +126,12 @@ def test_models_of_a_line_are_planned_with_fear(model, tmp_path):
     again = walked(load(tmp_path / "plan.policy").policy, 200, 2)
     np.testing.assert_array_equal(again, walked(learned.policy, 200, 2))
     assert "model class" in repr(learned)
+    assert learned.bounds["if the model class holds the truth"] <= learned.lower
+    write_log_run(tmp_path / "run", learned, "walk", {})
+    shown = cli("show", tmp_path / "run", "--step", 0)
+    assert shown.exit_code == 0, shown.output
+    assert "remaining budget" in shown.stdout
+    assert cli("report", tmp_path / "run", "-o", tmp_path / "page.html").exit_code == 0
 
 
 def test_models_are_compared_in_the_same_units():
@@ -148,5 +159,63 @@ def test_models_are_compared_in_the_same_units():
 def test_models_that_cannot_be_had_are_refused():
     with pytest.raises(InputError, match="model = kernel"):
         learn_logs(walk(30, 0), objective=Mean(), model="kernel")
-    with pytest.raises(InputError, match="fallback"):
-        learn_logs(walk(30, 0), fallback="behaviour")
+
+
+def leaning(n, seed):
+    """The walk of somebody who takes action 1 more often the further left they are: chance 1 / (1 + exp(4 x - 2))."""
+    frame = walk(n, seed)
+    rng = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(4 * frame["obs_0"] - 2))
+    frame["action"] = (rng.random(p.size) < p).astype(int)
+    return frame | {"probability": np.where(frame["action"] == 1, p, 1 - p)}
+
+
+def test_clone_of_who_saw_observations(tmp_path):
+    """It finds the softmax that the actions came from, draws from it, and is the same from a file."""
+    log = read_log(leaning(1500, 0))
+    clone = softmax_clone(log, np.random.default_rng(0))
+    x = np.linspace(0.0, 1.0, 11)[:, None]
+    p = clone.network.probabilities(2, x)[:, 1]
+    np.testing.assert_allclose(p, 1 / (1 + np.exp(4 * x[:, 0] - 2)), atol=0.05)
+    drawn = clone.act(0, np.zeros((4000, 1)), clone.start(4000)).mean()
+    assert drawn == pytest.approx(p[0], abs=0.03)
+    weights = weights_of(clone, log, log.probability)
+    assert weights.mean() == pytest.approx(1.0, abs=0.1)
+    assert weights.std() < 0.3
+    learned = learn_logs(leaning(60, 1), 0.25, model="block", fallback="behaviour")
+    assert learned.lower == learned.behaviour.low
+    assert "softmax of the observation" in learned.assumptions[-1]
+    save(learned.policy, tmp_path / "clone.policy")
+    again = load(tmp_path / "clone.policy").policy
+    seen = np.random.default_rng(3).random((50, 1))
+    fresh = SoftmaxPolicy(learned.policy.network, np.random.default_rng(0))
+    np.testing.assert_array_equal(again.act(1, seen, again.start(50)), fresh.act(1, seen, fresh.start(50)))
+
+
+@pytest.mark.parametrize("model", ["lowrank", "kernel"])
+def test_bound_of_the_class(model):
+    """With the alpha of the theory nothing is left, with none it is what the model promises, in between it falls."""
+    log = read_log(walk(80, 5))
+    rng = np.random.default_rng(0)
+    if model == "lowrank":
+        replay, _ = models.replay_of(log)
+        fit = models.fit_lowrank(replay, 2, rng)
+        support = models.support_of(fit, replay, rng)
+
+    def bound(scale):
+        schedule = replace(theory(0.05), alpha_scale=scale)
+        if model == "lowrank":
+            return lowrank_bound(fit, support, replay, 0.25, schedule).plan.objective
+        return kernel_bound(kernel, 4, 0.25, 80, schedule)[0].promise
+
+    if model == "kernel":
+        kernel = models.fit_kernel_model(models.played_episodes(log), 2, 0.25, rng)
+    found = [bound(scale) for scale in (1e-12, 1e-5, 1.0)]
+    assert found[0] > found[1] > found[2]
+    assert found[2] <= 4 * -3.0  # four steps of the worst reward
+    if model == "lowrank":
+        plain = models.policy_for(fit, support, 4, 0.25).plan.objective
+    else:
+        allowed = np.ones_like(kernel.visits, dtype=bool)
+        plain = models.plan_kernel(kernel.rows, kernel.scale, 4, kernel.start, 0.25, 0 * kernel.visits, allowed).promise
+    assert found[0] == pytest.approx(plain, abs=1e-4)

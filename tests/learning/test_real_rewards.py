@@ -14,6 +14,8 @@ from tailrank.learning.aim import Aim
 from tailrank.learning.judge import ExactJudge
 from tailrank.learning.output import play_plan
 from tailrank.planning.latent.planner import law_of_plan, plan_latent
+from tailrank.runs.config import RunConfig
+from tailrank.runs.run import run
 
 each = pytest.mark.parametrize("kind", KINDS)
 
@@ -91,3 +93,10 @@ def test_other_objectives_are_not_judged_by_rounded_rewards():
     learner = ELA(tau=0.2, goal=Aim(objective="mean-cvar", weight=0.5))
     with pytest.raises(InputError, match="rewards off a grid, where only the CVaR is judged"):
         ExactJudge.of(learner, make_episodic("random-lowrank", reward="beta", seed=5))
+
+
+def test_a_run_that_cannot_be_judged_leaves_no_folder(tmp_path):
+    config = RunConfig.of("random-lowrank", settings={"reward": "beta"}, objective="mean-cvar", iterations=2)
+    with pytest.raises(InputError, match="rewards off a grid"):
+        run(config, tmp_path / "r")
+    assert not (tmp_path / "r").exists()

@@ -30,7 +30,7 @@ class Model:
     start: np.ndarray
     usual: np.ndarray
 
-    def plan(self, tau, bonus=None, prior=0.0, support=None, undominated=False):
+    def plan(self, tau, bonus=None, prior=0.0, support=None, undominated=False, enough=0.0):
         shape = (self.counts.steps, self.counts.n_latents, self.counts.n_actions)
         return plan_observed(
             self.counts,
@@ -44,6 +44,7 @@ class Model:
             prior=prior,
             support=support,
             undominated=undominated,
+            enough=enough,
         )
 
 
@@ -367,3 +368,20 @@ def test_without_the_rule_plans_are_dominated():
         assert means[0] <= means[1] + 1e-9
         lost += means[1] - means[0]
     assert lost > 0.5
+
+
+@pytest.mark.parametrize(("tries", "action"), [(0, 0), (29, 0), (30, 1)])
+def test_what_was_seldom_tried_does_not_win_a_tie(tries, action):
+    """Action 0 paid 8 in 1,000 tries, action 1 always 10: the same CVaR at a budget of 8, to which another latent, that
+    pays 8 at most, holds it down."""
+    counts = LatentCounts(1, 2, 2, 10)
+    for z, a, pays, n in ((0, 0, 8, 1000), (0, 1, 10, tries), (1, 0, 8, 1000), (1, 1, 0, 1000)):
+        one = np.ones(n, dtype=np.int64)
+        counts.add(0 * one, z * one, a * one, 2 * one, pays * one)
+    start = np.repeat(np.eye(2), 50, axis=0)
+    model = Model(counts, 1, 0, np.ones((1, 2), dtype=bool), start, np.full(1, 10))
+    for enough, chosen in ((30.0, action), (0.0, 1)):
+        plan = model.plan(0.1, undominated=True, enough=enough)
+        assert plan.budget == 8
+        assert plan.objective == pytest.approx(8.0, abs=1e-6)
+        assert plan.act_in(0, np.zeros(1, dtype=np.int64), np.array([8])).tolist() == [chosen]

@@ -39,7 +39,7 @@ def test_choice_against_plain_numpy(policy, h):
     now = np.array([[np.interp(left - 1, steps, tables[:, j, c]) for c in range(C)] for j in range(M)])
     places = policy.metric.place(states, h / H)
     index, phi = interpolation(places, policy.representatives, 4)
-    found = policy.act(h, states, budgets)
+    found, short = policy.act(h, states, budgets), policy.shortfall(h, states, budgets)
     for i in range(40):
         place = (budgets[i] - 0.1 * left) / 0.5 + 12.0
         q = np.zeros((M, A))
@@ -55,6 +55,7 @@ def test_choice_against_plain_numpy(policy, h):
                 q[j, ~policy.allowed[j]] = q[j, policy.allowed[j]].max() + 1e-3
         total = phi[i] @ q[index[i]]
         assert total[found[i]] <= total.min() + 1e-5
+        assert short[i] == pytest.approx(0.5 * total.min(), abs=1e-5)
 
 
 def test_memory_is_the_budget_that_is_left(policy):

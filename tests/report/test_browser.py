@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from functools import cache
 
 import numpy as np
 import pytest
+from map_cases import Formula, beside_of
 from playwright.sync_api import expect
 from report_cases import HOSTILE, hostile_mdp
 
 from tailrank import ReturnLaw, report, solve
 from tailrank.planning.exact.return_law import return_law
+from tailrank.report._film import png
 from tailrank.report.document import LIMIT
+from tailrank.report.document import save as write_report
+from tailrank.report.subject import Shown, Subject
 
 KINDS = (
     "betting",
@@ -227,6 +232,32 @@ def test_what_is_missing_is_said_in_a_line(files, visit):
     text = visit(files["bare"]).locator("main").inner_text()
     assert "The run (stopped) has not saved a policy yet." in text
     assert "No iteration has been recorded yet." in text
+
+
+def test_maps_and_pictures_of_a_policy_on_observations(tmp_path, visit, monkeypatch):
+    picture = np.zeros((2, 3, 3), dtype=np.uint8)
+    strip = {"name": "worst", "return": -4.0, "at": [0, 5], "size": [3, 2]}
+    strip |= {"pictures": [base64.b64encode(png(picture)).decode()] * 2}
+    monkeypatch.setattr("tailrank.report.subject.film_strips", lambda *_: [strip])
+    returns = np.linspace(-4, 4, 50)
+    shown = Shown("p", 0.1, Formula(3, (2, 0)), returns=returns, beside=beside_of(3), actions=("stay", "go", HOSTILE))
+    write_report(Subject("s", "about", 0.1, (shown,)), tmp_path / "r.html")
+    page = visit(tmp_path / "r.html")
+    drawn = page.locator("#actions figure").nth(1)
+    expect(drawn).to_contain_text("Shortfall that the model expects")
+    kinds = "() => [...document.querySelectorAll('#actions .tile')].map((tile) => tile.getAttribute('class')).join()"
+    before = page.evaluate(kinds)
+    for control in ("map-budget", "map-slice", "map-step"):
+        page.locator(f"#{control}").focus()
+        page.keyboard.press("ArrowRight")
+        after = page.evaluate(kinds)
+        assert after != before, control
+        before = after
+    assert page.evaluate("[...document.images].map((image) => image.naturalWidth)") == [3, 3]
+    assert "observation[2]" in page.locator("#episodes").inner_text()
+    page.set_viewport_size({"width": 360, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.errors == []
 
 
 def test_text_from_files_stays_text(tmp_path, visit):

@@ -56,9 +56,17 @@ def test_others_play_the_episodes_of_the_judge(tmp_path):
     mine = play_simulator(Threshold(), Line(), seeds[:50]).returns
     np.testing.assert_allclose(found.rewards.sum(axis=1)[[0, -1]], [mine.min(), mine.max()])
     np.testing.assert_array_equal(found.played, found.seen[:, 0] > 0)
+    for e, seed in enumerate(found.seeds):
+        once = play_simulator(Threshold(), Line(), np.array([seed]), keep_features=True)
+        np.testing.assert_array_equal(found.observations[e], once.features[0])
+        np.testing.assert_array_equal(found.rewards[e], once.rewards[0])
+    begins = found.at == 0
+    assert (found.paid[begins] == 0).all()
+    gain = np.where(found.played == 1, found.seen[:, 0], 0.0)  # what is kept is whole here: three steps an episode
+    np.testing.assert_allclose(found.paid[found.at == 2], gain[found.at == 0] + gain[found.at == 1])
     found.save(tmp_path)
     again = Beside.read(tmp_path)
-    for name in ("seen", "played", "rewards", "actions"):
+    for name in ("seen", "played", "at", "paid", "rewards", "actions", "observations", "seeds"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     data = beside_data(found, (0.1, 1.0))
     assert [other["name"] for other in data["beside"]] == ["Uniform actions"]
@@ -77,11 +85,19 @@ def test_information_is_that_of_the_definition():
 
 @pytest.mark.parametrize(
     "change",
-    [{"played": np.array([-1])}, {"uniform": np.array([np.nan])}, {"seen": np.zeros((2, 3))}, {"more": np.ones(1)}],
+    [
+        {"played": np.array([-1])},
+        {"uniform": np.array([np.nan])},
+        {"seen": np.zeros((2, 3))},
+        {"more": np.ones(1)},
+        {"kept.seen": np.zeros((1, 2, 3))},
+    ],
 )
 def test_a_damaged_file_is_named(change, tmp_path):
     arrays = {"uniform": np.ones(2), "seen": np.zeros((1, 3)), "played": np.zeros(1, dtype=np.int64)}
     arrays |= {"kept.rewards": np.zeros((1, 2)), "kept.actions": np.zeros((1, 2), dtype=np.int64)}
+    arrays |= {"kept.seen": np.zeros((1, 3, 3)), "kept.seeds": np.ones(1, dtype=np.int64)}
+    arrays |= {"at": np.zeros(1, dtype=np.int64), "paid": np.zeros(1)}
     (tmp_path / BESIDE).write_bytes(save(arrays | change, metadata={"format": "tailrank-beside"}))
     with pytest.raises(InputError, match=BESIDE):
         Beside.read(tmp_path)

@@ -71,6 +71,16 @@ def test_rows_without_a_cvar_keep_the_last_one():
     assert lines[2] == "50/50 episodes  CVaR 1 (0.25 to 2) of 1.5"
 
 
+def test_episodes_of_simulators_are_told_with_what_the_model_promises():
+    lines = []
+    plain = Plain(lines.append, episodes=50, clock=Clock(20.0))
+    told = {"played": -42.5, "return": -7.25, "objective": -3.0, "model": "kernel of 10"}
+    plain(SPARSE | told, 50, None)
+    plain(SPARSE | told | {"k": 2, "episodes": 40, "objective": None}, 50, None)
+    assert lines[0] == "30/50 episodes  played CVaR -42.5, mean -7.25  promised -3  kernel of 10"
+    assert lines[1].startswith("40/50 episodes  played CVaR -42.5, mean -7.25  kernel of 10  0:00:")
+
+
 @pytest.mark.parametrize("width", [50, 80, 140])
 def test_the_line_on_a_terminal_fits(width):
     file = io.StringIO()

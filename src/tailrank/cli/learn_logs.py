@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from tailrank.cli.options import print_json
 
 if TYPE_CHECKING:
     from tailrank.learning.offline.learned import LearnedFromLogs
+
+PATIENCE = 10.0
+"""Seconds between two lines that say how far the work is, where they go to a file."""
 
 
 @click.command("learn-logs", cls=Command)
@@ -52,7 +56,12 @@ if TYPE_CHECKING:
 )
 @click.option("--rank", type=int, default=10, show_default=True, metavar="D", help="Most latents of observations.")
 @click.option("--budgets", type=int, metavar="N", help="Budgets at the first step.  [default: as many as are cheap]")
-@click.option("--caution", type=float, metavar="C", help="Nats of doubt; inf: the best bound.  [default: cross-fitted]")
+@click.option(
+    "--caution",
+    type=float,
+    metavar="C",
+    help="Nats of doubt; 0: plain counts; inf: the best bound.  [default: cross-fitted]",
+)
 @click.option(
     "--fallback",
     default="plan",
@@ -127,21 +136,27 @@ def action_labels(text: str | None) -> tuple[int | str, ...]:
     return tuple(int(word) for word in words) if all(word.lstrip("-").isdigit() for word in words) else tuple(words)
 
 
-def progress() -> Callable[[str, float], None] | None:
-    """Shows what is being done where somebody looks."""
-    if not sys.stderr.isatty():
-        return None
+def progress() -> Callable[[str, float], None]:
+    """Shows what is being done: in one line where somebody looks, else in a line every PATIENCE seconds."""
+    shown = [time.monotonic()]
 
     def told(name: str, share: float) -> None:
         click.echo(f"\r\x1b[K{name} {share:.0%}", nl=False, err=True)
         if name == "diagnostics":
             click.echo("\r\x1b[K", nl=False, err=True)
 
-    return told
+    def plainly(name: str, share: float) -> None:
+        if time.monotonic() - shown[0] > PATIENCE:
+            shown[0] = time.monotonic()
+            click.echo(f"{name} {share:.0%}", err=True)
+
+    return told if sys.stderr.isatty() else plainly
 
 
 def show(learned: LearnedFromLogs, out: Path) -> None:
     """The numbers for people."""
+    from tailrank.learning.offline.half import TILTED
+
     b, cover = learned.behaviour, learned.coverage
     sure = f"with probability {1 - learned.delta:g}"
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
@@ -153,6 +168,10 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")
     if cover.rare is not None and cover.unseen is not None:
         say(f"  the plan is on rare pairs in {cover.rare:.1%} of its steps, on unseen ones in {cover.unseen:.1%}")
+    if learned.diagnostics.get("returned") == TILTED:
+        say(
+            "  no plan is sure to improve; what was saved acts as whoever made the log, with more of what leads to more"
+        )
     if learned.status == "not improved":
         saved = {
             "behaviour": "; what was saved acts as whoever made the log",

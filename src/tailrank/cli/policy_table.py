@@ -10,8 +10,10 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.cli.terminal import add_row, console, line, number, table_of
+from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
+from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.report.policy_table import runs
 from tailrank.runs.policy_files.storage import Stored
@@ -104,13 +106,49 @@ def _face(policy: Policy, info: dict[str, Any]) -> Face:
     if isinstance(policy, LowRankPolicy):
         columns = ("step", "place", "remaining budget", "action")
         return Face(_low_rank(policy, info), (policy.horizon, 1), columns, lambda h, _: _mean_rows(policy, h))
+    if isinstance(policy, KernelPolicy):
+        columns = ("step", "place", "remaining budget", "action")
+        return Face(_kernel(policy, info), (policy.horizon, 1), columns, lambda h, _: _kernel_rows(policy, h))
+    if isinstance(policy, SoftmaxPolicy):
+        lines = (*_told(info), "acts on observations; probabilities at the zero observation:")
+        columns = ("step", "place", "probability", "action")
+        return Face(lines, (policy.horizon, 1), columns, lambda h, _: _softmax_rows(policy, h))
     raise InputError(f"policy: no table is known for a {type(policy).__name__}")
 
 
 def _cloned_rows(policy: ClonedPolicy, s: int) -> Rows:
-    for action in np.argsort(-policy.law[s], kind="stable"):
-        if policy.law[s, action] > 0.0:
-            yield number(float(policy.law[s, action])), int(action)
+    return _drawn_rows(policy.law[s])
+
+
+def _softmax_rows(policy: SoftmaxPolicy, h: int) -> Rows:
+    return _drawn_rows(policy.network.probabilities(h, np.zeros((1, policy.n_features)))[0])
+
+
+def _drawn_rows(law: np.ndarray) -> Rows:
+    """The likeliest action first."""
+    for action in np.argsort(-law, kind="stable"):
+        if law[action] > 0.0:
+            yield number(float(law[action])), int(action)
+
+
+def _kernel(policy: KernelPolicy, info: dict[str, Any]) -> tuple[str, ...]:
+    """What the file says about a policy of a kernel model, and how large its parts are."""
+    T, M, C = policy.tables.shape
+    return (
+        *_told(info),
+        f"acts on observations of {policy.n_features} features by {policy.neighbours} of {M} representative states",
+        f"tables: {T} of {policy.horizon} steps, {C} budgets ({policy.tables.nbytes / 1000:.3g} kB)",
+        f"starts with budget {number(policy.budget)}, rewards are taken off it as they are; the action at the mean "
+        "of all observations:",
+    )
+
+
+def _kernel_rows(policy: KernelPolicy, h: int) -> Rows:
+    """Ranges of the remaining budget with one action each, at the mean observation."""
+    left, C = policy.horizon - h, policy.scale.count
+    budgets = policy.scale.budget(np.arange(C), left)
+    actions = policy.act(h, np.repeat(policy.metric.centre[None], C, axis=0), budgets)
+    return _ranges(actions, 0, policy.scale.unit, float(budgets[0]))
 
 
 def _told(info: dict[str, Any]) -> list[str]:

@@ -280,7 +280,8 @@ def _config(
     config = RunConfig.from_dict(tables, shown | own)
     if file:
         named = (source, given.get("algorithm"))
-        check_trusted(config, (*given.get("imports", ()), *(str(x or "").rpartition(":")[0] for x in named)))
+        trusted = (*given.get("imports", ()), *(str(x or "").rpartition(":")[0] for x in named))
+        check_trusted(config, (*trusted, *([given["cluster"]] if given.get("cluster") else [])))
     with collected(notes):
         env = known(lambda: environment(config), where["name"], (*ENVIRONMENTS, *SIMULATORS))
     return config if episodes is None else with_episodes(config, episodes, env), env

@@ -277,10 +277,13 @@ def play_simulator(
             f"{simulator.horizon}"
         )
     width = checks.whole(simulator.width, f"width of {simulator.name}")
-    batches = []
+    batches: list[tuple[np.ndarray, ...]] = []
+    earned = 0.0
+    each = gamma ** np.arange(simulator.horizon)
     for i in range(0, seeds.size, width):
-        tell(i, seeds.size, "episodes")
+        tell(i, seeds.size, f"episodes, mean {earned / i:.4g}" if i else "episodes")
         batches.append(_batch(policy, simulator, seeds[i : i + width], keep_features))
+        earned += float((batches[-1][1] @ each).sum())
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
     bad = np.concatenate([b[4] for b in batches])
     if bad.all():
@@ -289,7 +292,7 @@ def play_simulator(
     if bad.any():
         actions, rewards, lengths, seeds = (part[~bad] for part in (actions, rewards, lengths, seeds))
         features = None if features is None else features[~bad]
-    return Observed(actions, rewards, rewards @ gamma ** np.arange(simulator.horizon), lengths, seeds, features)
+    return Observed(actions, rewards, rewards @ each, lengths, seeds, features)
 
 
 def _batch(

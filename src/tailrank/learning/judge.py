@@ -61,12 +61,17 @@ class ExactJudge:
     objective: Measure | None = None
     star_low: float | None = None
 
+    @staticmethod
+    def check(learner: CountableLearner, env: CountableEnv) -> None:
+        """Raise where plans of the learner cannot be judged."""
+        if getattr(env, "real", None) is not None and not learner.goal.tail:
+            raise InputError(f"objective: {env.name} has rewards off a grid, where only the CVaR is judged")
+
     @classmethod
     def of(cls, learner: CountableLearner, env: CountableEnv) -> ExactJudge:
         """The judge of a learner's plans; `star` comes from the exact planner."""
+        cls.check(learner, env)
         if getattr(env, "real", None) is not None:
-            if not learner.goal.tail:
-                raise InputError(f"objective: {env.name} has rewards off a grid, where only the CVaR is judged")
             star_low, star = real_optimum(env, learner.tau)
             return cls(learner.tau, env, learner.sees_groups(env), star, False, star_low=star_low)
         quick = _on_grid(env) and env.truth.ptr.size <= QUICK_PAIRS and dependence(env.truth) < 1e-12

@@ -144,9 +144,26 @@ def shortfalls(index, phi, ptr, after, shift, weight, bonus, allowed, low, high,
 
 @compiled(fastmath=False)
 def choose_between(
-    points, representatives, K, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places, result
+    points,
+    representatives,
+    K,
+    ptr,
+    after,
+    shift,
+    weight,
+    bonus,
+    allowed,
+    low,
+    high,
+    mix,
+    left,
+    end,
+    places,
+    result,
+    least,
 ):
-    """Actions result [n] of least shortfall at points [n, k] with places [n] in the tables of budgets.
+    """Actions result [n] of least shortfall, and that shortfall, least [n], at points [n, k] with places [n] in the
+    tables of budgets.
 
     The value after a step is (1 - mix) low + mix high (tables [M, C] of two steps); an episode that ended has the
     shortfall max(place + end, 0); left: steps. Rows as in `KernelRows`; a pair not allowed counts as the worst that is.
@@ -169,4 +186,4 @@ def choose_between(
             for a in range(A):
                 if total[a] <= limit and mean[a] < mean[best] - SAME * abs(mean[best]):
                     best = a
-        result[i] = best
+        result[i], least[i] = best, total[best]

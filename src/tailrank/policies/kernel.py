@@ -105,6 +105,14 @@ class KernelPolicy(ChargedBudget):
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The action with the least shortfall for each observation [n, m] and budget [n]."""
+        return self._best(h, states, memory)[0]
+
+    def shortfall(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The shortfall E(c - R)^+ of that action [n], less its bonus, in the model."""
+        return self.scale.unit * self._best(h, states, memory)[1]
+
+    def _best(self, h: int, states: np.ndarray, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Actions [n], and their shortfalls [n] in units."""
         from tailrank.policies._neighbours import choose_between
 
         left = self.horizon - h
@@ -112,7 +120,7 @@ class KernelPolicy(ChargedBudget):
         below = above if self.steps[above] == left - 1 else above - 1
         gap = int(self.steps[above] - self.steps[below])
         mix = 0.0 if gap == 0 else (left - 1 - int(self.steps[below])) / gap
-        result = np.empty(len(states), dtype=np.int64)
+        actions, least = np.empty(len(states), dtype=np.int64), np.empty(len(states))
         rows = self.rows
         choose_between(
             self.metric.place(states, h / self.horizon),
@@ -130,9 +138,10 @@ class KernelPolicy(ChargedBudget):
             float(left),
             self.scale.ended(left - 1),
             self.scale.place(memory, left),
-            result,
+            actions,
+            least,
         )
-        return result
+        return actions, least
 
 
 def interpolation(points: np.ndarray, representatives: np.ndarray, neighbours: int) -> tuple[np.ndarray, np.ndarray]:

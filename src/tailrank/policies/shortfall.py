@@ -92,10 +92,17 @@ class ShortfallPolicy(ChargedBudget):
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The action with the least shortfall for each observation [n, m] and budget [n]."""
+        return np.asarray(self._at(h, states, memory).argmin(axis=1))
+
+    def shortfall(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The shortfall E(c - R)^+ of that action [n], as the networks say."""
+        return np.asarray(self.scale.unit * self._at(h, states, memory).min(axis=1))
+
+    def _at(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Q [n, A] in units at these budgets [n]."""
         left = self.horizon - h
         values = self.values(states, left)
         place = np.clip(self.scale.place(memory, left), 0.0, self.scale.count - 1)
         low = np.minimum(place.astype(np.int64), self.scale.count - 2)
         rows, part = np.arange(len(values)), (place - low)[:, None]
-        found = (1.0 - part) * values[rows, :, low] + part * values[rows, :, low + 1]
-        return np.asarray(found.argmin(axis=1))
+        return np.asarray((1.0 - part) * values[rows, :, low] + part * values[rows, :, low + 1])

@@ -13,23 +13,33 @@ from tailrank.runs.beside import Beside
 
 NAMES = {"uniform": "Uniform actions", "neutral": "Plan for the mean"}
 BINS, MOST_FEATURES = 12, 6
+MOST_LINES = 4
+"""Coordinates of observations that are drawn along episodes."""
 FEWEST = 50
 """Steps below which nothing is said about what the policy does where."""
 
 
 def beside_data(beside: Beside | None, levels: tuple[float, ...]) -> dict[str, Any]:
-    """The parts `beside`, `watched` and `played` of a policy; None where there is nothing."""
+    """The parts `beside`, `watched`, `played` and `observed` (which coordinates of the observations are shown along the
+    episodes) of a policy; None where there is nothing."""
     if beside is None:
-        return {"beside": [], "watched": None, "played": None}
+        return {"beside": [], "watched": None, "played": None, "observed": []}
     others = [
         {"name": NAMES[name], "law": pack_law(ReturnLaw.of(returns), levels, LAW_VALUES) | _sample(returns)}
         for name, returns in beside.others.items()
     ]
+    watched = _watched(beside)
+    told = [one["feature"] for one in watched["features"]] if watched else list(range(beside.seen.shape[1]))
+    shown = told[:MOST_LINES]
     kept = [
-        {"rewards": pack(rewards[actions >= 0]), "actions": actions[actions >= 0].tolist()}
-        for rewards, actions in zip(beside.rewards, beside.actions, strict=True)
+        {
+            "rewards": pack(beside.rewards[e, :steps]),
+            "actions": beside.actions[e, :steps].tolist(),
+            "seen": [pack(beside.observations[e, : steps + 1, j]) for j in shown],
+        }
+        for e, steps in enumerate(beside.lengths)
     ]
-    return {"beside": others, "watched": _watched(beside), "played": kept}
+    return {"beside": others, "watched": watched, "played": kept, "observed": shown}
 
 
 def _sample(returns: np.ndarray) -> dict[str, Any]:

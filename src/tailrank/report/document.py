@@ -42,7 +42,7 @@ def fitting(subject: Subject) -> dict[str, Any]:
     while most > 1 and _large(data):
         most = max(1, most // 2)
         for part in data["policies"][most:]:
-            for name in ("table", "episodes", "domain"):
+            for name in ("table", "episodes", "domain", "maps", "film"):
                 part[name], part["absent"][name] = None, LEFT_OUT
     if _large(data):
         # Copies: a problem keeps its data for the next report.
@@ -74,7 +74,7 @@ def content_policy(style: str, script: str, *, live: bool) -> str:
     ask = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src {ask}; "
-        "base-uri 'none'; form-action 'none'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
 

@@ -24,7 +24,7 @@ from tailrank.report._about import versions
 from tailrank.report._domain import labels_of
 from tailrank.report.problem import Offered
 from tailrank.report.records import of_log_runs
-from tailrank.report.subject import Shown, Subject
+from tailrank.report.subject import NO_RECIPE, Shown, Subject
 from tailrank.runs.beside import Beside
 from tailrank.runs.log_runs import write_log_run
 
@@ -54,7 +54,9 @@ def of_result(result: Result, env: Any = None, *, episodes: int = EPISODES, seed
         return Subject(name, result.title, tau, (own, *others), (problem,), about=facts)
     own = _sampled("this policy", result.policy, place, tau, episodes, seed)
     names = tuple(getattr(getattr(place, "actions", None), "labels", ()))
-    own = replace(own, beside=_beside(result, place, episodes, seed), actions=names)
+    recipe = getattr(place, "recipe", NO_RECIPE)
+    beside = _beside(result, place, episodes, seed)
+    own = replace(own, policy=policy_of(result.policy), beside=beside, actions=names, recipe=recipe)
     return Subject(name, result.title, tau, (own,), about=facts)
 
 

@@ -225,5 +225,6 @@ def _policy_of_run(run: Run, problem: int | None) -> Shown:
         absent,
         run.interval,
         run.beside(),
-        tuple(getattr(getattr(run.environment, "actions", None), "labels", ())),
+        run.action_names,
+        run.recipe,
     )

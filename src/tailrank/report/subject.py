@@ -21,8 +21,10 @@ from tailrank.report._beside import beside_data
 from tailrank.report._domain import picture
 from tailrank.report._efficient import PickedFrontier
 from tailrank.report._episodes import Played
+from tailrank.report._film import film_strips
 from tailrank.report._learning import curves
 from tailrank.report._levels import pack_law, slider
+from tailrank.report._maps import state_maps
 from tailrank.report.policy_table import policy_table
 from tailrank.report.problem import LAW_VALUES, Offered, evaluation_data
 from tailrank.risk.law import ReturnLaw
@@ -30,6 +32,7 @@ from tailrank.runs.beside import Beside
 from tailrank.runs.read import Run
 
 SCHEMA = 1
+NO_RECIPE = "The environment does not draw itself"
 NO_MDP = "There is no finite MDP to play in: the environment is a simulator, or could not be made again."
 
 
@@ -39,7 +42,7 @@ class Shown:
 
     problem: its place in the subject's problems. labels: names of the states for people. interval: bounds on the CVaR
     of a sample at one tau, from who played it. beside: other policies, and what it does, where it acts on observations;
-    actions: their names.
+    actions: their names; recipe: what a simulator is made from to draw episodes, or why it is not.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Shown:
     interval: dict[str, float] | None = None
     beside: Beside | None = None
     actions: tuple[str, ...] = ()
+    recipe: dict[str, Any] | str = NO_RECIPE
 
     def data(self, levels: tuple[float, ...]) -> dict[str, Any]:
         """For the page: the law, and where there is a policy on states its table and episodes."""
@@ -88,6 +92,10 @@ class Shown:
         if self.policy is not None:
             drawn = self.policy.likelier if isinstance(self.policy, MixedPolicy) else self.policy
             _put_part(result, "table", policy_table(drawn, visits))
+        result |= {"maps": None, "film": None}
+        if self.beside is not None:
+            _put_part(result, "maps", state_maps(self.policy, self.beside))
+            _put_part(result, "film", film_strips(self.recipe, self.beside))
         if result["table"] is None:
             absent.setdefault("table", "There is no policy on states to draw.")
         names = self.labels or tuple(str(x)[:60] for x in (self.mdp.labels if self.mdp is not None else ()))
@@ -164,7 +172,7 @@ class Subject:
         }
 
 
-def _put_part(result: dict[str, Any], part: str, found: dict[str, Any] | str) -> None:
+def _put_part(result: dict[str, Any], part: str, found: dict[str, Any] | list[dict[str, Any]] | str) -> None:
     """A part that is there, or the reason why it is not."""
     if isinstance(found, str):
         result["absent"][part] = found

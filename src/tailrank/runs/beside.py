@@ -4,7 +4,10 @@ A file of arrays in the folder of a run, beside.safetensors:
     uniform, neutral [n]                 returns of uniform actions, and of the model's plan for the mean (tau = 1), in
                                          the first of the fresh episodes that the policy was judged by
     seen [N, m], played [N]              what the policy saw in some of them, and what it did there
+    at, paid [N]                         the steps at which it did, and what the episode had paid before
     kept.rewards, kept.actions [E, H]    whole episodes of the policy, worst first; -1 for actions after the end
+    kept.seen [E, H + 1, m]              what it saw in them (the last observation stays after the end)
+    kept.seeds [E]                       their seeds
 """
 
 from __future__ import annotations
@@ -41,8 +44,12 @@ class Beside:
     others: dict[str, np.ndarray]
     seen: np.ndarray
     played: np.ndarray
+    at: np.ndarray
+    paid: np.ndarray
     rewards: np.ndarray
     actions: np.ndarray
+    observations: np.ndarray
+    seeds: np.ndarray
 
     @classmethod
     def of(
@@ -58,25 +65,36 @@ class Beside:
                 others[name] = play_simulator(other, env, seeds[:OTHERS]).returns
         with doing("watching what is returned"):
             watched = play_simulator(policy, env, seeds[:WATCHED], keep_features=True)
-        alive = np.arange(env.horizon) < watched.lengths[:, None]
-        features = np.zeros((0, env.n_features)) if watched.features is None else watched.features[:, :-1][alive]
-        some = np.linspace(0, len(features) - 1, min(len(features), POINTS)).astype(np.int64)
+        every = np.zeros((0, 1, env.n_features)) if watched.features is None else watched.features[..., :FEATURES]
+        episode, step = np.nonzero(np.arange(env.horizon) < watched.lengths[:, None])
+        some = np.linspace(0, step.size - 1, min(step.size, POINTS)).astype(np.int64)
+        episode, step = episode[some], step[some]
         order = np.argsort(watched.returns, kind="stable")
         kept = order[np.unique((np.array(QUANTILES) * (order.size - 1)).astype(np.int64))]
         return cls(
             others,
-            features[some, :FEATURES].astype(np.float64),
-            watched.actions[alive][some],
+            every[episode, step].astype(np.float64),
+            watched.actions[episode, step],
+            step,
+            (np.cumsum(watched.rewards, axis=1) - watched.rewards)[episode, step],
             watched.rewards[kept],
             watched.actions[kept],
+            every[kept].astype(np.float64),
+            watched.seeds[kept].astype(np.int64),
         )
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of the episodes that are kept, [E]."""
+        return (self.actions >= 0).sum(axis=1)
 
     def save(self, folder: Path) -> None:
         """Write the file."""
         from safetensors.numpy import save
 
-        arrays = self.others | {"seen": self.seen, "played": self.played}
+        arrays = self.others | {"seen": self.seen, "played": self.played, "at": self.at, "paid": self.paid}
         arrays |= {"kept.rewards": self.rewards, "kept.actions": self.actions}
+        arrays |= {"kept.seen": self.observations, "kept.seeds": self.seeds}
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         write_bytes(folder / BESIDE, save(whole, metadata={"format": "tailrank-beside"}), inside=True)
 
@@ -92,8 +110,12 @@ class Beside:
             "neutral": "float64 [n]",
             "seen": "float64 [N*, m]",
             "played": "whole [N*] >= 0, < 100000",
+            "at": "whole [N*] >= 0, < 10000000",
+            "paid": "float64 [N*]",
             "kept.rewards": "float64 [E, H]",
             "kept.actions": "whole [E, H] >= -1, < 100000",
+            "kept.seen": "float64 [E, H+1, m]",
+            "kept.seeds": "whole [E] >= 0",
         }
         if "neutral" not in arrays:
             del described["neutral"]
@@ -101,4 +123,5 @@ class Beside:
             raise InputError(f"{path}: is not what a run writes beside its policy")
         check_arrays(arrays, described, f"{path}: ")
         others = {name: array for name, array in arrays.items() if name in ("uniform", "neutral")}
-        return cls(others, arrays["seen"], arrays["played"], arrays["kept.rewards"], arrays["kept.actions"])
+        names = ("seen", "played", "at", "paid", "kept.rewards", "kept.actions", "kept.seen", "kept.seeds")
+        return cls(others, *(arrays[name] for name in names))

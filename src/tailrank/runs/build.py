@@ -30,7 +30,10 @@ def packages_of(config: RunConfig) -> tuple[str, ...]:
 
 
 def check_trusted(config: RunConfig, imports: Collection[str]) -> None:
-    """Raise where a configuration that was read from a file would import a package that the user has not named."""
+    """Raise where a configuration that was read from a file would import a package, or ask a cluster, that the user has
+    not named."""
+    if (cluster := config.environment.cluster) is not None and cluster not in imports:
+        raise InputError(f"cluster = {cluster!r:.60}: who plays is said on the command line, not in a file: --cluster")
     for package in packages_of(config):
         if package not in imports:
             foreign = config.learner.foreign and package == config.algorithm.partition(":")[0]
@@ -79,7 +82,17 @@ def simulator(config: RunConfig) -> Simulator:
         workers=given.workers,
         step_timeout=given.step_timeout,
         skip_bad=bool(given.skip_bad),
+        cluster=given.cluster,
     )
+
+
+def recipe_of(config: RunConfig) -> dict[str, Any] | str:
+    """What another process makes the simulator of a run from, or why it cannot."""
+    given = config.environment
+    if not config.simulated or given.name in SIMULATORS:
+        return f"{given.name} does not draw itself"
+    made = {"source": given.name, "settings": dict(given.settings), "imports": list(given.imports)}
+    return made | {"name": given.name.rpartition(":")[2], "levels": given.action_levels}
 
 
 def close(env: Any) -> None:

@@ -194,8 +194,10 @@ class RunConfig:
         return RunConfig.from_dict(tables)
 
     def toml(self) -> str:
-        """The text of a TOML file that `read` gives this configuration for."""
-        return toml_of(self.tables())
+        """The text of a TOML file that `read` gives this configuration for, but for the cluster: a file names none."""
+        tables = self.tables()
+        tables["environment"].pop("cluster", None)
+        return toml_of(tables)
 
 
 def _fields(given: EnvironmentConfig) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class Job:
         learner = learner.prepared(env, streams, total)
         rule = OutputRule(run.output, run.output_episodes)
         countable = learner.kind == COUNTABLE
+        if countable:
+            ExactJudge.check(learner, env)
         drawn = rule.drawn(run.iterations, streams, earlier=bool(config.written)) if countable else []
         job = cls(config, env, learner, rule, streams, digest_of(config, env), total, Iterates(frozenset(drawn)))
         if countable or not learner.keeps_episodes:

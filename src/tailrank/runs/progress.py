@@ -87,7 +87,7 @@ class RunProgress:
         done = [f"{row['k']}/{iterations}", f"{row['episodes']} episodes"]
         if self.goal:
             done = [f"{row['episodes']}/{self.goal} episodes"]
-        parts = [*done, f"{self.cvar}{best}"]
+        parts = [*done, f"{self.cvar}{best}", *_of_played(row)]
         names = {"bonus": "bonus", "log_likelihood": "log-likelihood"}
         parts += [f"{name} {_short(row[key])}" for key, name in names.items() if row.get(key) is not None]
         self.parts = [part for part in parts if part]
@@ -174,6 +174,15 @@ class Plain:
         if text and (now or self.clock() - self.last[0] >= SECONDS):
             self.last = (self.clock(), self.last[1])
             self.write(text if now else "  ".join(self.state.with_doing()[:2]))
+
+
+def _of_played(row: Mapping[str, Any]) -> list[str]:
+    """What the episodes of an iteration on a simulator earned, what the model promises, and which model that is."""
+    if row.get("played") is None:
+        return []
+    played = f"played CVaR {_short(row['played'])}, mean {_short(row.get('return'))}"
+    promise = [f"promised {_short(row['objective'])}"] if row.get("objective") is not None else []
+    return [played, *promise, str(row.get("model", ""))]
 
 
 def _clock(seconds: float) -> str:

@@ -25,7 +25,7 @@ from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.runs import folder as files
 from tailrank.runs._restored import plan_in
 from tailrank.runs.beside import Beside
-from tailrank.runs.build import check_trusted, environment
+from tailrank.runs.build import check_trusted, environment, recipe_of
 from tailrank.runs.config import RunConfig, read_toml
 from tailrank.runs.flat import flat_of, without_defaults
 from tailrank.runs.job import EVALUATION as EVALUATION
@@ -147,6 +147,16 @@ class Run:
         """Why its environment could not be made, if so."""
         return self._make[1]
 
+    @property
+    def recipe(self) -> dict[str, Any] | str:
+        """What another process makes its simulator from, or why none does."""
+        try:
+            config = RunConfig.from_dict(without_defaults(self.config))
+            check_trusted(config, self.imports)
+            return recipe_of(config)
+        except InputError as error:
+            return str(error)
+
     @cached_property
     def truth(self) -> FiniteMDP | None:
         """The true MDP on groups, where the environment knows one."""
@@ -154,11 +164,26 @@ class Run:
         return found if isinstance(found, FiniteMDP) else None
 
     @cached_property
+    def _stored(self) -> storage.Stored | None:
+        """Its policy file, where it has one; raises where that is damaged."""
+        return storage.load(self.folder / files.PLAN) if (self.folder / files.PLAN).is_file() else None
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What its policy file calls the actions of a simulator."""
+        from tailrank.envs.gymnasium.actions import Actions
+
+        try:
+            known = None if self._stored is None else self._stored.info.get("actions")
+            return Actions.from_json(known).labels if isinstance(known, dict) else ()
+        except InputError:
+            return ()
+
+    @cached_property
     def policy(self) -> tuple[Policy | None, str]:
         """The policy on states and which one it is, or None and why there is none."""
         try:
-            if (self.folder / files.PLAN).is_file():
-                stored = storage.load(self.folder / files.PLAN)
+            if (stored := self._stored) is not None:
                 return stored.policy, str(stored.info.get("returned", "")).split(",")[0]
             found = files.read_checkpoint(self.folder) if self.truth is not None else None
             if found is not None and "plan.budget" in found[0]:

@@ -6,6 +6,7 @@ The third, [learner], is the dataclass of the learner itself (`learning/registry
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ READING = ("horizon", "discount", "start", "upsilon", "index_base", "axis_order"
 """How an MDP is read from a source; environments with a name have `settings` instead."""
 
 LATER = {
-    "environment": ("workers", "step_timeout"),
+    "environment": ("workers", "step_timeout", "cluster"),
     "run": (
         *("iterations", "episodes", "output", "output_episodes", "evaluate_every", "evaluation_episodes"),
         *("checkpoint_every", "stop_cvar", "stop_within"),
@@ -31,6 +32,12 @@ so far does not depend on it, so the checksum of a run leaves it out."""
 def _name(value: object, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise InputError(f"environment = {value!r:.60}: must be a name, a file or a Gymnasium id")
+    return value
+
+
+def _scheduler(value: object, name: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"(tcp|tls|ucx)://[^\s/]+:\d+", value):
+        raise InputError(f"cluster = {value!r:.60}: must be the address of a Dask scheduler, tcp://HOST:PORT")
     return value
 
 
@@ -123,6 +130,15 @@ class EnvironmentConfig(Checked):
         kind=bool,
         only="simulator",
         help="Leave out episodes in which the environment fails, and count them.",
+    )
+
+    cluster: str | None = setting(
+        None,
+        kind=str,
+        check=_scheduler,
+        only="simulator",
+        metavar="tcp://HOST:PORT",
+        help="Play on the workers of this Dask scheduler; the result is the same.",
     )
 
     def __post_init__(self) -> None:

@@ -8,9 +8,15 @@ above, either of them near 0. With probability
 
 the next state comes from one of the good psi, mixed by a softmax of y that changes with the step; otherwise, and
 after any other action, from the bad one, which is hardly ever left. v_h has nothing to do with where the good psi
-lie, so no clustering of states shows what to do. Leaving the chain pays `bait` with probability 1/2, staying nothing
-until the last step, where action 0 pays `safe` in good places and action 1 pays 1 or, with probability `crash`,
-nothing.
+lie, so no clustering of states shows what to do. Staying pays nothing until the last step, where action 0 pays `safe`
+in good places and action 1 pays 1 or, with probability `crash`, nothing.
+
+**Anti-shaping.** Leaving the chain pays `BAIT`, at step h with probability LURE (1 - h / (H - 1)). So whoever does not
+know of the end leaves at once: every step longer on the chain costs some of the mean. The tail does not see it (for
+tau <= 1 - LURE the CVaR of all who leave is 0), so a small bonus is enough to go on. Without one the end is found by
+luck alone, and there is little: a uniform action stays with probability P(u < .8) 2 / A, about .29 where A = 5, which
+makes 1.5 in 100,000 episodes for the nine steps of H = 10. After its first random episodes (at most 400) such a learner
+plays what it knows to pay.
 """
 
 from __future__ import annotations
@@ -20,8 +26,8 @@ import numpy as np
 from tailrank import checks
 from tailrank.envs.built_in.continuous import ContinuousLowRank, softmax
 
-SAFE, BAIT, CRASH = 8, 1, 0.1
-"""Rewards in tenths, and how often the last step's risky action pays nothing."""
+SAFE, BAIT, CRASH, LURE = 8, 1, 0.1, 0.8
+"""Rewards in tenths; how often the last step's risky action pays nothing, and leaving at the first step pays."""
 GOOD, BAD = 3, 3
 FAR, EDGE, BOTH = 8.0, 4.0, 0.8
 
@@ -60,7 +66,7 @@ def lowrank_lock(horizon: int = 10, n_actions: int = 5, n_features: int = 8, ins
             result[:, 0, SAFE] = here
             result[:, 1, 10] = here * (1.0 - CRASH)
         else:
-            result[:, :, BAIT] = 0.5 * (here[:, None] - stay(h, y))
+            result[:, :, BAIT] = LURE * (1.0 - h / (H - 1)) * (here[:, None] - stay(h, y))
         result[:, :, 0] = 1.0 - result[:, :, 1:].sum(axis=2)
         return result
 

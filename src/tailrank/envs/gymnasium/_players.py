@@ -102,6 +102,14 @@ class Copies(_Base):
             seen.append(self._copy_leaves(observation, where))
         return rewards, self._encode(seen, rows, h), over
 
+    def picture(self) -> np.ndarray:
+        """What the first copy draws of itself, bytes [y, x, 3]."""
+        where = f"{self._name}, render"
+        found = np.asarray(_call(where, self._envs[0].render))
+        if found.ndim != 3 or found.shape[2] != 3 or found.dtype != np.uint8 or not found.size:
+            raise InputError(f"{where}: returned {found.dtype} of shape {list(found.shape)}, must be uint8 [y, x, 3]")
+        return found
+
     def close(self) -> None:
         """Close the copies, unless the environment was handed in."""
         for env in self._envs if self._owned else ():

@@ -119,6 +119,10 @@ class RowsHere(RowPlayer):
 
         return _outcome(step, f"{self._copies[row].place(0, h)}: ")
 
+    def picture(self, row: int) -> np.ndarray:
+        """What the environment of a row draws of itself, bytes [y, x, 3]; raises where it draws nothing of the kind."""
+        return self._copies[row].picture()
+
     def close(self) -> None:
         """Close the copies."""
         for copy in self._copies:

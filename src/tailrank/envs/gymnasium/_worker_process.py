@@ -30,6 +30,9 @@ def main() -> None:
     while True:
         message = messages.get()
         try:
+            if "film" in message:
+                write_frame(answers, *filmed(played, **message["film"]))
+                continue
             if "calls" in message:
                 found = [
                     played.begin_row(row, seed_or_h) if action is None else played.advance_row(row, action, seed_or_h)
@@ -62,7 +65,7 @@ def opened(about: dict[str, Any]) -> Any:
     from tailrank.envs.gymnasium._rows import RowsHere
     from tailrank.envs.gymnasium._workers import found_again
     from tailrank.envs.gymnasium.actions import Actions
-    from tailrank.envs.gymnasium.simulator import maker
+    from tailrank.envs.gymnasium.making import maker
     from tailrank.envs.gymnasium.spaces import Encoder
 
     source = about["source"] if isinstance(about["source"], str) else found_again(*about["source"])
@@ -75,6 +78,30 @@ def opened(about: dict[str, Any]) -> Any:
     envs = [make() for _ in range(about["copies"])]
     encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(envs[0].action_space, about["levels"])
     return RowsHere(envs, about["name"], encoder, actions, skip=True)
+
+
+def filmed(played: Any, seed: int, actions: list[int], at: list[int]) -> tuple[dict[str, Any], np.ndarray]:
+    """The rewards of an episode that is played again, and pictures of it after so many steps, [frames, y, x, 3]."""
+    outcomes, pictures = [played.begin_row(0, seed)], []
+    for h, action in enumerate([*actions, None]):
+        if isinstance(outcomes[-1], str):
+            raise InputError(outcomes[-1])
+        if h in at:
+            pictures.append(smaller(played.picture(0)))
+        if action is not None:
+            outcomes.append(played.advance_row(0, action, h))
+    shown = np.stack(pictures)
+    return {"shape": shown.shape, "rewards": [found.reward for found in outcomes[1:]]}, shown.ravel()
+
+
+def smaller(picture: np.ndarray, most: int = 160) -> np.ndarray:
+    """A picture [y, x, 3] of at most so many points across, each the mean of those it stands for."""
+    block = max(1, -(-picture.shape[1] // most))
+    y, x = (n // block * block for n in picture.shape[:2])
+    cut = picture[: max(y, 1), : max(x, 1)].astype(np.float64)
+    if y == 0 or block == 1:
+        return cut
+    return np.asarray(cut.reshape(y // block, block, x // block, block, 3).mean(axis=(1, 3)))
 
 
 if __name__ == "__main__":

@@ -35,14 +35,15 @@ class WorkerLost(Exception):
 
 
 class WorkerProcess:
-    """One child and its answers."""
+    """One child and its answers. silent: what the environment prints is dropped."""
 
-    def __init__(self, about: Mapping[str, Any], timeout: float | None) -> None:
+    def __init__(self, about: Mapping[str, Any], timeout: float | None, silent: bool = False) -> None:
         self._timeout = timeout
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tailrank.envs.gymnasium._worker_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if silent else None,
         )
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -59,8 +60,8 @@ class WorkerProcess:
         with contextlib.suppress(OSError, ValueError):
             write_frame(self._child.stdin, dict(message))  # type: ignore[arg-type]
 
-    def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
-        """The answer to a message of so many calls of the environment; raises `WorkerLost`."""
+    def reply(self, calls: int, least: float = 0.0) -> tuple[dict[str, Any], np.ndarray]:
+        """What comes back for a message of so many calls of the environment; raises `WorkerLost`."""
         limit = None if self._timeout is None else max(self._timeout * max(calls, 1), least)
         try:
             found = self._answers.get(timeout=limit)
@@ -71,6 +72,11 @@ class WorkerProcess:
         message, numbers = found
         if "error" in message:
             raise InputError(message["error"])
+        return message, numbers
+
+    def answer(self, calls: int, least: float = 0.0) -> list[RowOutcome | str]:
+        """The outcomes of the rows that were asked for; raises `WorkerLost`."""
+        message, numbers = self.reply(calls, least)
         features = iter(numbers.reshape(sum(not isinstance(row, str) for row in message["rows"]) or 1, -1))
         return [row if isinstance(row, str) else RowOutcome(row[0], next(features), row[1]) for row in message["rows"]]
 
@@ -91,7 +97,8 @@ class WorkerProcess:
 
 
 class InWorkers(RowPlayer):
-    """Rows in K processes; about: what `_worker_process` makes the environment from."""
+    """Rows in K processes; about: what `_worker_process` makes the environment from; cluster: where they run, if not
+    here (`_cluster.DaskCluster`)."""
 
     def __init__(
         self,
@@ -101,9 +108,10 @@ class InWorkers(RowPlayer):
         workers: int,
         timeout: float | None,
         skip: bool,
+        cluster: Any = None,
     ) -> None:
         super().__init__(*shape, skip)
-        self._about, self._name, self._timeout = about, name, timeout
+        self._about, self._name, self._timeout, self._cluster = about, name, timeout, cluster
         self._count = min(workers, self.width)
         self._workers: list[WorkerProcess] = []
         self._seeds: Sequence[int] = ()
@@ -114,8 +122,9 @@ class InWorkers(RowPlayer):
             self._workers.append(self._start(i))
 
     def _start(self, i: int) -> WorkerProcess:
+        start = WorkerProcess if self._cluster is None else self._cluster.start
         try:
-            return WorkerProcess({**self._about, "copies": len(range(i, self.width, self._count))}, self._timeout)
+            return start({**self._about, "copies": len(range(i, self.width, self._count))}, self._timeout)
         except WorkerLost as error:
             self.close()
             raise InputError(f"{self._name}: making it in a worker process {error}") from None
@@ -210,6 +219,8 @@ class InWorkers(RowPlayer):
         for worker in self._workers:
             worker.close()
         self._workers = []
+        if self._cluster is not None:
+            self._cluster.close()
 
 
 def recipe(source: Any, settings: Mapping[str, Any], imports: Sequence[str], levels: Any, env: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from tailrank.checks import InputError
 from tailrank.envs.gymnasium._passive_checker import gym_findings
 from tailrank.envs.gymnasium._probing import Episode, Probe, difference, parts_wrong
 from tailrank.envs.gymnasium.actions import Actions
-from tailrank.envs.gymnasium.simulator import is_vector, limit_of, maker, name_of, simulator_with, spaces_of
+from tailrank.envs.gymnasium.making import is_vector, limit_of, maker, name_of, spaces_of
+from tailrank.envs.gymnasium.simulator import simulator_with
 from tailrank.envs.gymnasium.spaces import Encoder, kind_of
 from tailrank.envs.gymnasium.tables import foreign
 from tailrank.envs.mdp_files.read_write import read_mdp

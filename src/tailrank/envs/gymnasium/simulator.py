@@ -7,7 +7,7 @@ Observations are encoded by `envs/gymnasium/spaces.py`, actions are numbered by 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,15 +15,15 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
-from tailrank.envs.gymnasium import tables
+from tailrank.envs.gymnasium._cluster import DaskCluster
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
 from tailrank.envs.gymnasium._workers import InWorkers, recipe
 from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.making import is_vector, limit_of, maker, name_of, spaces_of
 from tailrank.envs.gymnasium.spaces import Encoder
-from tailrank.envs.gymnasium.tables import foreign, load
+from tailrank.envs.gymnasium.tables import foreign
 
-OWN_IDS = "tailrank/"
 SIDE_BY_SIDE = 16
 """Episodes side by side where there are workers and nobody says how many: the same for every number of workers."""
 
@@ -43,6 +43,8 @@ class GymSimulator:
         self._over = np.ones(0, dtype=bool)
         self._features = np.zeros((0, encoder.n_features))
         self._closed = False
+        self.recipe: dict[str, Any] | str = f"{name} was handed in as it is, so that no other process can make it"
+        """What another process makes it from, or why none can."""
 
     @property
     def name(self) -> str:
@@ -153,6 +155,7 @@ def open_simulator(
     workers: int | None = None,
     step_timeout: float | None = None,
     skip_bad: bool = False,
+    cluster: str | None = None,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -161,7 +164,8 @@ def open_simulator(
     vector environment. horizon: H (default: the environment's own limit). width: copies to make of an id or a function
     (default 1). imports: packages that register environments. levels: values in every dimension of Box actions.
     workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
-    step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. settings:
+    step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. cluster: the Dask
+    scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. settings:
     keyword arguments of the environment; one called like an option here goes through `simulator_with`.
     """
     return simulator_with(
@@ -174,6 +178,7 @@ def open_simulator(
         workers=workers,
         step_timeout=step_timeout,
         skip_bad=skip_bad,
+        cluster=cluster,
     )
 
 
@@ -188,12 +193,13 @@ def simulator_with(
     workers: int | None = None,
     step_timeout: float | None = None,
     skip_bad: bool = False,
+    cluster: str | None = None,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
     limit_each = None if step_timeout is None else checks.positive(step_timeout, "step_timeout")
-    processes = 1 if workers is None and limit_each is not None else workers
-    processes = None if processes is None else checks.whole(processes, "workers")
+    processes = None if workers is None else checks.whole(workers, "workers")
+    apart = processes is not None or limit_each is not None or cluster is not None
     copies = None if width is None else checks.whole(width, "width")
     first = source if make is None else make()
     name = name_of(first, source)
@@ -202,7 +208,8 @@ def simulator_with(
         vector = is_vector(first)
         own = int(first.num_envs) if vector else 1
         if make is None or vector:
-            _as_it_is(name, own, width=copies if copies != own else None, workers=processes, skip_bad=skip_bad or None)
+            asked = {"workers": (processes or 1) if apart and cluster is None else None, "cluster": cluster}
+            _as_it_is(name, own, width=copies if copies != own else None, skip_bad=skip_bad or None, **asked)
         space, moves = spaces_of(first)
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
@@ -213,10 +220,12 @@ def simulator_with(
         player: Player
         if vector:
             player = Vector(first, name, encoder, actions, make is not None)
-        elif processes is not None:
+        elif apart:
             about = {"name": name, **recipe(source, settings, imports, levels, first)}
             shape = (copies or SIDE_BY_SIDE, encoder.n_features)
-            player = InWorkers(about, name, shape, processes, limit_each, skip_bad)
+            there = None if cluster is None else DaskCluster(cluster)
+            count = processes or (1 if there is None else max(len(there.workers), 1))
+            player = InWorkers(about, name, shape, count, limit_each, skip_bad, there)
             with foreign(f"{name}, close"):
                 first.close()
         else:
@@ -227,12 +236,22 @@ def simulator_with(
                 player = RowsHere(opened, name, encoder, actions, True)
             else:
                 player = Copies(opened or [first], name, encoder, actions, make is not None)
-        return GymSimulator(player, name, steps, encoder, actions, notes)
+        made = GymSimulator(player, name, steps, encoder, actions, notes)
+        if make is not None and not vector:
+            made.recipe = _recipe_or_reason(name, source, settings, imports, levels, first)
+        return made
     except InputError:
         for env in opened:
             with contextlib.suppress(InputError), foreign(f"{name}, close"):
                 env.close()
         raise
+
+
+def _recipe_or_reason(name: str, *parts: Any) -> dict[str, Any] | str:
+    try:
+        return {"name": name, **recipe(*parts)}
+    except InputError as error:
+        return str(error)
 
 
 def _as_it_is(name: str, own: int, **asked: Any) -> None:
@@ -242,92 +261,6 @@ def _as_it_is(name: str, own: int, **asked: Any) -> None:
             raise InputError(
                 f"{option} = {value}: {name} was given as it is, it plays {own} at once; give its id instead"
             )
-
-
-def maker(source: Any, settings: Mapping[str, Any], imports: Sequence[str] = ()) -> Callable[[], Any] | None:
-    """A function that makes the environment of `source`, or None if `source` is one itself."""
-    import gymnasium
-
-    load(imports)
-    if isinstance(source, str):
-        return lambda: _make(source, settings)
-    if isinstance(source, gymnasium.Env | gymnasium.vector.VectorEnv):
-        if settings:
-            raise InputError(f"{', '.join(settings)}: settings belong to an id or a function, not to an environment")
-        return None
-    if not callable(source):
-        raise InputError(
-            f"environment = {source!r:.60}: must be an id, a function that makes an environment, or an environment"
-        )
-    return lambda: _built(source, settings)
-
-
-def _make(name: str, settings: Mapping[str, Any]) -> Any:
-    module, _, env_id = name.rpartition(":")
-    load([module] if module else ["tailrank.envs.gymnasium.registered"] if env_id.startswith(OWN_IDS) else [])
-    return tables.make(env_id, settings)
-
-
-def _built(source: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    import gymnasium
-
-    name = getattr(source, "__name__", type(source).__name__)
-    with foreign(name):
-        env = source(**settings)
-    if not isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
-        raise InputError(f"{name}: made {env!r:.60}, must make a gymnasium.Env")
-    return env
-
-
-def is_vector(env: Any) -> bool:
-    """Whether it is a vector environment."""
-    import gymnasium
-
-    return isinstance(env, gymnasium.vector.VectorEnv)
-
-
-def spaces_of(env: Any) -> tuple[Any, Any]:
-    """The observation and the action space of one episode."""
-    if is_vector(env):
-        return env.single_observation_space, env.single_action_space
-    return env.observation_space, env.action_space
-
-
-def name_of(env: Any, source: Any) -> str:
-    """What to call it: the id, else the class."""
-    if isinstance(source, str):
-        return source.rpartition(":")[2]
-    found = getattr(getattr(env, "spec", None), "id", None)
-    base = getattr(env, "unwrapped", env)
-    if found is None and is_vector(env) and getattr(base, "envs", None):
-        return name_of(base.envs[0], None)
-    return str(found or type(base).__name__)
-
-
-def limit_of(env: Any) -> int | None:
-    """The most steps of an episode that the environment states, if it does."""
-    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    if limit is None and is_vector(env):
-        return _limit_of_parts(env.unwrapped)
-    if limit is None and not is_vector(env):
-        # A time limit around an environment that is not registered.
-        with contextlib.suppress(AttributeError):
-            limit = env.get_wrapper_attr("_max_episode_steps")
-    return None if limit is None else int(limit)
-
-
-def _limit_of_parts(env: Any) -> int | None:
-    if getattr(env, "envs", None):
-        return limit_of(env.envs[0])
-    if getattr(env, "env_fns", None):
-        # Parts in other processes are not asked: a question that fails ends the process.
-        with foreign("a part of the vector environment"):
-            part = env.env_fns[0]()
-        limit = limit_of(part)
-        with foreign("a part of the vector environment"):
-            part.close()
-        return limit
-    return None
 
 
 def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Sequence[int] | None, name: str) -> None:

@@ -32,7 +32,7 @@ def of_dataset(name: str) -> RawTable:
         raise InputError(f"{name!r:.80}: is neither a file, a data frame nor a Minari data set in {root}")
     about = read_json(folder / "metadata.json")
     count = about.get("total_episodes") if isinstance(about, dict) else None
-    if not isinstance(count, int) or not 0 <= count <= MOST_EPISODES:
+    if type(count) is not int or not 0 <= count <= MOST_EPISODES:
         raise InputError(f"{folder / 'metadata.json'}: total_episodes must be a whole number")
     try:
         parts = list((_hdf5 if (folder / "main_data.hdf5").is_file() else _arrow)(folder, count))

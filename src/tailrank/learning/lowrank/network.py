@@ -3,8 +3,8 @@
     log likelihood of (x, a, x', l) = log sum_k P(k | x, a) psi_k(x') P(l | k, x, a)
 
 With g_k the responsibility of kind k, the gradient in the logits of k is g_k - P(k | x, a), in those of the reward
-sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. All heads are computed in one
-product and those of the step and action that was played are picked. Units that are not those of a network stay.
+sum_k g_k (1[l] - P(. | k, x, a)), and in the tilt of k the same without the sum. Only the head of the step and action
+that was played is computed: there may be hundreds. Units that are not those of a network stay.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.policies.units import KERNEL, NETWORK, seen
 
 Weights = dict[str, np.ndarray]
-CHUNK = 4096
-"""Transitions whose logits are held at once."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +46,21 @@ def fresh(steps: int, A: int, K: int, L: int, units: Weights) -> Weights:
 
 def log_likelihoods(w: Weights, data: Outcomes) -> tuple[np.ndarray, np.ndarray]:
     """Log likelihood [n] of each transition, and responsibilities [n, K]."""
-    parts = []
-    for i in range(0, max(len(data.z), 1), CHUNK):
-        parts.append(_slopes(w, _inner(w, data.z[i : i + CHUNK]), data.some(slice(i, i + CHUNK)), False)[:2])
-    return np.concatenate([value for value, _ in parts]), np.concatenate([share for _, share in parts])
+    return _slopes(w, _inner(w, data.z), data, {})
 
 
 def gradient(w: Weights, data: Outcomes) -> tuple[float, Weights]:
     """The mean log likelihood and its gradient in what is trained."""
-    f = _inner(w, data.z)
-    value, _, to_kinds, to_rewards, to_tilt = _slopes(w, f, data, True)
-    n, k = len(value), data.z.shape[1]
-    to_kinds, to_rewards = to_kinds.reshape(n, -1), to_rewards.reshape(n, -1)
-    slopes = {
-        "heads": (f.T @ to_kinds).reshape(w["heads"].shape) / n,
-        "reward_heads": (f.T @ to_rewards).reshape(w["reward_heads"].shape) / n,
-        "tilt": to_tilt / n,
-    }
-    if w["units"][0] == NETWORK:
-        back = to_kinds @ _flat(w["heads"])[1 + k :].T + to_rewards @ _flat(w["reward_heads"])[1 + k :].T
+    f, (n, k) = _inner(w, data.z), data.z.shape
+    trained = w["units"][0] == NETWORK
+    width = w["hidden"].shape[1] if trained else 0
+    slopes = {"tilt": np.zeros(w["tilt"].shape, f.dtype), "inner": np.zeros((n, width), f.dtype)}
+    value, _ = _slopes(w, f, data, slopes)
+    back = slopes.pop("inner")
+    if trained:
         back *= 1.0 - f[:, 1 + k :] ** 2
-        slopes |= {"hidden": data.z.T @ back / n, "bias": back.sum(axis=0) / n}
-    return float(value.mean()), slopes
+        slopes |= {"hidden": data.z.T @ back, "bias": back.sum(axis=0)}
+    return float(value.mean()), {name: x / n for name, x in slopes.items()}
 
 
 def _inner(w: Weights, z: np.ndarray) -> np.ndarray:
@@ -78,22 +69,22 @@ def _inner(w: Weights, z: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones((len(z), 1), z.dtype), z, units.astype(z.dtype, copy=False)], axis=1)
 
 
-def _slopes(
-    w: Weights, f: np.ndarray, data: Outcomes, train: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Value [n], responsibilities [n, K], slopes of both logits [n, heads, .] and of the tilt, the last three empty
-    unless `train`."""
+def _slopes(w: Weights, f: np.ndarray, data: Outcomes, slopes: Weights) -> tuple[np.ndarray, np.ndarray]:
+    """Value [n] and responsibilities [n, K] at features f [n, F]; slopes, by name, are written into `slopes` if any."""
     from tailrank.learning.lowrank import _kernels
 
-    n, kind = len(f), f.dtype
-    kinds = (f @ _flat(w["heads"])).reshape(n, *w["heads"].shape[1:])
-    rewards = (f @ _flat(w["reward_heads"])).reshape(n, *w["reward_heads"].shape[1:])
-    value, share = np.empty(n), np.empty((n, kinds.shape[2]))
-    to_kinds, to_rewards = (np.zeros(x.shape if train else (0, 0, 0), kind) for x in (kinds, rewards))
-    to_tilt = np.zeros(w["tilt"].shape if train else (0, 0), kind)
-    tilt, log_psi = (np.asarray(x, dtype=kind) for x in (w["tilt"], data.log_psi))
-    _kernels.slopes(kinds, rewards, tilt, log_psi, data.head, data.law, value, share, to_kinds, to_rewards, to_tilt)
-    return value, share, to_kinds, to_rewards, to_tilt
+    heads, rewards, tilt = (np.asarray(w[name], dtype=f.dtype) for name in ("heads", "reward_heads", "tilt"))
+    value, share, none = np.empty(len(f)), np.empty((len(f), heads.shape[2])), np.zeros((0, 0), f.dtype)
+    first, second = (np.ascontiguousarray(x.transpose(1, 0, 2)) for x in (heads, rewards))  # a head in one piece
+    to_first, to_second = (np.zeros_like(x) if slopes else x[:0] for x in (first, second))
+    to_tilt, to_f = slopes.get("tilt", none), slopes.get("inner", none)
+    log_psi = np.asarray(data.log_psi, dtype=f.dtype)
+    _kernels.slopes(
+        f, first, second, tilt, log_psi, data.head, data.law, value, share, to_first, to_second, to_tilt, to_f
+    )
+    if slopes:
+        slopes["heads"], slopes["reward_heads"] = to_first.transpose(1, 0, 2), to_second.transpose(1, 0, 2)
+    return value, share
 
 
 @dataclass
@@ -165,7 +156,3 @@ def mean_of(members: list[Weights]) -> Weights:
         "tilt": np.asarray(sum(w["tilt"] for w in members) / E),
         "units": members[0]["units"],
     }
-
-
-def _flat(heads: np.ndarray) -> np.ndarray:
-    return heads.reshape(len(heads), -1)

@@ -128,6 +128,23 @@ class LowRankOracle:
         found = self._fit(data, setting, rng, psi)
         return replace(self._join(data, found, rng), searched=searched)
 
+    def candidate(self, replay: Replay, n_actions: int, *, rng: np.random.Generator) -> LowRankFit:
+        """A quick fit where a search would begin, with heads for every step if that explains more."""
+        data = OutcomeData.of(replay, n_actions, known=self.known).some(QUICK, rng)
+        now = self._first_setting
+        best, scores = self._tried(data, now, rng)
+        if self.shared is None and data.horizon > 2:
+            best, _ = self._improved(data, best, scores, [lambda s: [replace(s, shared_heads=False)]], rng)
+        return best
+
+    @property
+    def _first_setting(self) -> Setting:
+        """Where a search begins."""
+        now = Setting(RANKS[0] if self.rank == "auto" else int(self.rank))
+        if self.phi != "auto":
+            now = replace(now, phi=self.phi)
+        return now if self.shared is None else replace(now, shared_heads=self.shared, shared_psi=self.shared)
+
     def updated(self, fit: LowRankFit, replay: Replay, *, rng: np.random.Generator) -> LowRankFit:
         """The fit with phi trained a little further on all episodes, psi as it is: new data counts at once."""
         data = OutcomeData.of(replay, fit.network.n_actions, fit, fit.known)
@@ -147,11 +164,7 @@ class LowRankOracle:
         Places are stretched by what the last network says, or that of a first search, if that explains more.
         """
         some, flat = data.some(QUICK, rng), np.eye(data.z.shape[1])
-        now = Setting(2 if self.rank == "auto" else int(self.rank)) if last is None else last.setting
-        if self.phi != "auto":
-            now = replace(now, phi=self.phi)
-        if self.shared is not None:
-            now = replace(now, shared_heads=self.shared, shared_psi=self.shared)
+        now = self._first_setting if last is None else last.setting
         best, scores = self._tried(some, now, rng)
         if last is None:
             best, scores = self._improved(some, best, scores, self._options(now, True, data.horizon), rng)

@@ -50,7 +50,8 @@ GROWTH = 1.15
 """The decoder is fitted again when there are this many times as many episodes as at the last fit."""
 
 CAUTION = 3.0
-"""-log 0.05: outcomes with a probability of 3 / n are missed in n tries one time in twenty."""
+"""-log 0.05: outcomes with a probability of 3 / n are missed in n tries one time in twenty. So after 3 / tau tries what
+has the weight of the tail has been seen, and the mean may break ties."""
 OUTPUTS = ((0.0, 0.0), (1.0, 0.0), (5.0, 0.0), (0.0, 0.03), (0.0, 0.3))
 """Prior and caution of the plans (`planning/observed/planner.py`) among which fresh episodes choose. Both help
 where data is scarce, and cost where every step must succeed."""
@@ -301,6 +302,7 @@ class ObservedELA(SimulatorLearner, Observing):
             usual=state.usual,
             prior=prior,
             caution=caution,
+            enough=CAUTION / self.tau,
             support=state.support,
             goal=lambda most: self.goal.units(self.tau, state.grid.value(0, H), state.grid.unit, most),
             undominated=self.undominated,

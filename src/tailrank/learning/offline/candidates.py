@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.envs.logs.log import EpisodeLog
+from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import Budgets
 from tailrank.planning.pessimistic.goals import Goal, Masks
 from tailrank.planning.pessimistic.induction import SavedTables
 from tailrank.planning.pessimistic.model import RecordedModel
 
-CAUTION = (0.1, 0.3, 1.0, 3.0)
+CAUTION = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Nats of doubt that plans are made with, the boldest first."""
 MIDDLE = 1.0
 FEWEST = 20
@@ -32,6 +33,8 @@ FEWEST = 20
 WHOLE = np.inf
 """The caution of the plan that is made with the balls themselves."""
 TIE = 1e-9
+Told = Callable[[str, float], None]
+"""As `Watch` of `finite`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,50 +64,67 @@ class Planner:
         cautions: tuple[float, ...],
         watch: Callable[[int], None] | None = None,
     ) -> CautiousPlan:
-        """The boldest plan whose bound in `model` is above `asked`, else the boldest. cautions: increasing."""
-        first: CautiousPlan | None = None
-        for caution in cautions:
-            made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
-            tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
-            hoped, sure = self.goal.values(model, made), self.goal.values(model, tables)
-            # Of the budgets to begin with from which the plan is sure to do better, the best one where it was made.
-            better = np.flatnonzero(sure > asked)
-            if first is None or better.size:
-                budget = int(better[hoped[better].argmax()] if better.size else hoped.argmax())
-                promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
-                found = CautiousPlan(tables, budget, float(sure[budget]), promise, caution)
-                if better.size:
-                    return found
-                first = found
-        if first is None:
-            raise ValueError("cautions: at least one is needed")
-        return first
+        """The boldest plan whose bound in `model` is above `asked`, else the boldest. cautions: increasing.
+
+        No plan has a better bound than the most cautious, so that one says whether to look at those in between.
+        """
+
+        def made(caution: float) -> CautiousPlan:
+            return self._made(caution, asked, model, counts, watch)
+
+        boldest = made(cautions[0])
+        if boldest.lower > asked or len(cautions) == 1:
+            return boldest
+        surest = made(cautions[-1])
+        if not surest.lower > asked:
+            return boldest
+        return next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
+
+    def _made(
+        self,
+        caution: float,
+        asked: float,
+        model: RecordedModel,
+        counts: counting.LogCounts,
+        watch: Callable[[int], None] | None,
+    ) -> CautiousPlan:
+        """The plan of a caution with its bound in `model`; if there are budgets to begin with from which that is
+        above `asked`, it begins with the one of them that is best where the plan was made."""
+        made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
+        tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
+        hoped, sure = self.goal.values(model, made), self.goal.values(model, tables)
+        better = np.flatnonzero(sure > asked)
+        budget = int(better[hoped[better].argmax()] if better.size else hoped.argmax())
+        promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
+        return CautiousPlan(tables, budget, float(sure[budget]), promise, caution)
 
     def cross_fitted(
-        self, halves: tuple[EpisodeLog, EpisodeLog], budgets: Budgets, how: counting.Counting
-    ) -> dict[float, float]:
-        """What plans of every caution are worth on average by the counts of the half that did not make them.
+        self, log: EpisodeLog, budgets: Budgets, how: counting.Counting, streams: Streams, told: Told
+    ) -> list[tuple[float, float]]:
+        """Each caution, and what plans of it are worth on average by the counts of the half that did not make them.
 
         Nothing for very few episodes.
         """
-        if halves[0].episodes + halves[1].episodes < FEWEST:
-            return {}
-        counted = [counting.count(half, budgets, how) for half in halves]
-        worth = dict.fromkeys(CAUTION, 0.0)
-        for made_by, judged_by in (counted, counted[::-1]):
-            judging = counting.doubted(judged_by)
-            for caution in CAUTION:
-                tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
-                budget = int(self.goal.values(judging, tables).argmax())
-                worth[caution] += 0.5 * self.goal.promise(judging, tables.actions, budget)
-        return worth
+        if log.episodes < FEWEST:
+            return []
+        worth, repeats = np.zeros(len(CAUTION)), 1
+        for i in range(repeats):
+            counted = [counting.count(half, budgets, how) for half in log.halves(streams.planner(0))]
+            for j, (made_by, judged_by) in enumerate((counted, counted[::-1])):
+                judging = counting.doubted(judged_by)
+                for k, caution in enumerate(CAUTION):
+                    tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
+                    budget = int(self.goal.values(judging, tables).argmax())
+                    worth[k] += self.goal.promise(judging, tables.actions, budget) / (2 * repeats)
+                    told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * repeats))
+        return list(zip(CAUTION, worth.tolist(), strict=True))
 
 
 def best_caution(worth: dict[float, float]) -> float:
     """The caution that is worth most; of those that tie, and where nothing is known, the one nearest to the middle."""
     most = max(worth.values(), default=0.0)
     tied = [caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most))]
-    return min(tied, key=lambda caution: abs(np.log(caution / MIDDLE)), default=MIDDLE)
+    return min(tied, key=lambda caution: abs(np.log(max(caution, 1e-9) / MIDDLE)), default=MIDDLE)
 
 
 def _doubted(model: RecordedModel, counts: counting.LogCounts, caution: float) -> RecordedModel:

@@ -18,8 +18,9 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
-from tailrank.planning.pessimistic.induction import least_mean
+from tailrank.planning.pessimistic.induction import best_bet, least_mean
 from tailrank.policies.shapes import horizon_of
+from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import ClonedPolicy, Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
@@ -81,6 +82,8 @@ def _chances(policy: Policy, h: int, states: np.ndarray, actions: np.ndarray, le
     """With which chance the policy takes these actions [n]: 0 or 1 unless it draws them."""
     if isinstance(policy, ClonedPolicy):
         return policy.law[states, actions]
+    if isinstance(policy, SoftmaxPolicy) and policy.rng is not None:
+        return policy.network.probabilities(h, states)[np.arange(len(actions)), actions]
     return np.asarray(policy.act(h, states, left) == actions, dtype=np.float64)
 
 
@@ -167,6 +170,68 @@ def weigh(
     )
 
 
+def sure_at_least(
+    policy: Policy,
+    judging: EpisodeLog,
+    choosing: EpisodeLog,
+    measure: Measure,
+    *,
+    delta: float,
+    ends: tuple[float, float],
+    discount: float = 1.0,
+) -> float:
+    """What `policy` earns at least by the episodes of `judging`, with probability 1 - delta.
+
+    CVaR_tau >= b - (b - E w min(R, b)) / tau for every b: one mean of numbers that are not negative (counted from the
+    least return), where a band pays for every threshold. b is the budget that is best in `choosing`. Other objectives
+    have a band at thresholds that are returns of `choosing`.
+    """
+    x = chosen_thresholds(choosing.returns(discount)[choosing.whole], ends)
+    (w, returns), (there, before) = (_known(policy, log, ends, discount) for log in (judging, choosing))
+    if not isinstance(measure, CVaR):
+        chance = delta / x.size
+        pairs = [(w * (returns >= one), there * (before >= one)) for one in x]
+        at_least = np.array([_mean_at_least(*pair, chance) for pair in pairs])
+        return measure.of_law(band_laws(x, at_least, np.zeros(x.size), ends)[0])
+
+    def cvar(b: float, saved: float) -> float:
+        return max(b - (b - ends[0] - saved) / measure.tau, ends[0])
+
+    radius = np.log(2.0 / delta) / judging.episodes
+    hoped = [cvar(b, _least(there * (np.minimum(before, b) - ends[0]), radius)) for b in x]
+    b = float(x[int(np.argmax(hoped))])
+    saved = w * (np.minimum(returns, b) - ends[0])
+    return cvar(b, _mean_at_least(saved, there * (np.minimum(before, b) - ends[0]), delta))
+
+
+def _mean_at_least(values: np.ndarray, elsewhere: np.ndarray, delta: float) -> float:
+    """A lower bound on the mean of numbers [n] >= 0 with probability 1 - delta; elsewhere [m]: others like them.
+
+    A fixed t, the best one elsewhere, needs no price for t. It has half of delta, and the bound that searches for t in
+    `values` the other half.
+    """
+    n, chance = values.size, 0.5 * delta
+    alone = float(np.log(1.0 / chance)) / n
+    return max(_least(values, _radius(n, chance)), _with_bet(values, best_bet(*_distinct(elsewhere), alone), alone))
+
+
+def _known(
+    policy: Policy, log: EpisodeLog, ends: tuple[float, float], discount: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and returns [n] of a log with probabilities; an episode that was cut off weighs nothing."""
+    if log.probability is None:
+        raise ValueError("the log has no probabilities")
+    weights = np.where(log.whole, weights_of(policy, log, log.probability), 0.0)
+    return weights, np.clip(log.returns(discount), *ends)
+
+
+def _with_bet(values: np.ndarray, t: float, radius: float) -> float:
+    """The bound on the mean of numbers [n] >= 0 that one t gives: prod (t + x) / (t + mean) has the mean one."""
+    if t < 0.0 or (t == 0.0 and not values.all()):
+        return 0.0
+    return max(float(np.exp(np.log(t + values).mean() - radius)) - t, 0.0)
+
+
 def chosen_thresholds(returns: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
     """At most K thresholds: distinct returns, or quantiles that are closer together in the lower tail."""
     distinct = np.unique(np.clip(returns, *ends))
@@ -193,8 +258,13 @@ def _radius(n: int, delta: float) -> float:
 
 def _least(values: np.ndarray, radius: float) -> float:
     """A lower bound on the mean of numbers [n] that are not negative; equal ones are taken together."""
+    return least_mean(*_distinct(values), radius)
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different values of [n] and how often each is there, as shares."""
     distinct, times = np.unique(values, return_counts=True)
-    return least_mean(distinct, times / values.size, radius)
+    return distinct, times / values.size
 
 
 def _estimates(

@@ -1,7 +1,8 @@
 """`learn_modelled`: plans from observation vectors by a low-rank or a kernel model, where one explains the log best.
 
-Nothing bounds such a plan by the model (`models` says why). Where the log has the probabilities of its actions, one
-half of the episodes makes the plan and the other half bounds it by importance weights, without any model.
+Two bounds, which share delta. The one of Rep-LCB holds if the model class holds the truth (`classes`), and is its name.
+Where the log has the probabilities of its actions, one half of the episodes makes the plan and the other half bounds it
+by importance weights, without any model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tailrank.envs.logs.log import EpisodeLog
 from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import models
 from tailrank.learning.offline.candidates import FEWEST
-from tailrank.learning.offline.importance import weigh
+from tailrank.learning.offline.classes import theory
+from tailrank.learning.offline.importance import sure_at_least, weigh
 from tailrank.learning.offline.stages import once
 from tailrank.policies.decoders.base import Decoder
 from tailrank.risk.law import ReturnLaw
@@ -25,19 +27,23 @@ from tailrank.risk.measures.base import Measure
 from tailrank.risk.measures.cvar import CVaR
 
 LABEL = "the plan is good if the model class ({}) holds the truth; the bound does not need that"
+CLASSED = "if the model class holds the truth"
+LABELS = {True: "the bound holds if the model class ({}) holds the truth", False: LABEL}
+"""By whether the bound is that of the class."""
 FEW = 10
 """Whole episodes below which no model but the block decoder is looked at."""
 
 
 @dataclass(frozen=True, eq=False)
 class Modelled:
-    """A plan of a model, its bound, its promise there, and what was found on the way."""
+    """A plan of a model, its bound, its promise there, what was found on the way, and what all that rests on."""
 
     plan: models.ModelPlan
     lower: float
     promise: float
     bounds: dict[str, float]
     diagnostics: dict[str, Any]
+    label: str
 
 
 def learn_modelled(
@@ -73,24 +79,30 @@ def learn_modelled(
         model, scores = once(stages, "models", compared)
         if model == "block":
             return None, scores
-    judging = None
+    judging, share = None, delta
     if log.probability is not None and log.episodes >= FEWEST:
         log, judging = log.halves(streams.planner(1))
+        share = 0.5 * delta
+    schedule = theory(share)
     if model == "lowrank":
         replay, _ = models.replay_of(log)
-        plan = models.plan_lowrank(models.fit_lowrank(replay, A, streams.oracle(4)), replay, tau, streams.oracle(5))
+        fit = models.fit_lowrank(replay, A, streams.oracle(4))
+        plan = models.plan_lowrank(fit, replay, tau, streams.oracle(5), schedule, ends[0])
     else:
         kernel = models.fit_kernel_model(models.played_episodes(log), A, tau, streams.oracle(4))
-        plan = models.plan_penalised_kernel(kernel, log.horizon, tau)
-    bounds, more = {}, {}
+        plan = models.plan_penalised_kernel(kernel, log.horizon, tau, log.episodes, schedule, ends[0])
+    bounds, more = {CLASSED: max(plan.classed, ends[0])}, {}
     if judging is not None:
         thresholds = log.returns()[log.whole]
-        weighed = weigh(plan.policy, judging, measure, delta=delta, ends=ends, thresholds=thresholds)
-        bounds["half, by importance weights"] = weighed.lower
+        weighed = weigh(plan.policy, judging, measure, delta=share, ends=ends, thresholds=thresholds)
+        sure = sure_at_least(plan.policy, judging, log, measure, delta=share, ends=ends)
+        bounds["half, by importance weights"] = sure
         more = {"effective": weighed.effective, "largest_weight": weighed.largest}
     promise = measure.of_law(plan.promise) if isinstance(plan.promise, ReturnLaw) else plan.promise
     diagnostics: dict[str, Any] = {"model": plan.model, "value_with_penalty": plan.penalised, **more}
-    return Modelled(plan, max([*bounds.values(), ends[0]]), promise, bounds, diagnostics), scores
+    lower = max(bounds.values())
+    classed = ends[0] < lower == bounds[CLASSED]
+    return Modelled(plan, lower, promise, bounds, diagnostics, LABELS[classed].format(plan.model)), scores
 
 
 def seen_latents(states: np.ndarray, actions: np.ndarray, S: int, A: int) -> tuple[int, int, int, float]:

@@ -10,7 +10,7 @@ on episodes that none of them was fitted to, normalised on the observed next sta
 and the only one for which there is a bound: it stays in charge unless another wins by more than three standard errors.
 
 The value with the penalty of this size is what the plan is chosen by. It is no bound: for that the theory asks for an
-alpha thousands of times larger, which leaves nothing. So only importance weights bound such a plan.
+alpha thousands of times larger (`classes`). Importance weights bound such a plan without any model.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tailrank.learning.lowrank.gains import gains
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
+from tailrank.learning.offline.classes import kernel_bound, lowrank_bound
 from tailrank.learning.schedule import Schedule
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.model import KernelModel
@@ -51,12 +52,14 @@ class ModelPlan:
     """A plan of a low-rank or kernel model, its value with the penalty, and what it promises.
 
     promise: the law of its return in the low-rank model; of a kernel model the value with the penalty, which is less.
+    classed: what the plan with the penalty of the theory earns at least if the class holds the truth.
     """
 
     policy: LowRankPolicy | KernelPolicy
     promise: ReturnLaw | float
     penalised: float
     model: str
+    classed: float
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,20 @@ def fit_lowrank(replay: Replay, n_actions: int, rng: np.random.Generator) -> Low
     return LowRankOracle().fit(replay, n_actions, rng=rng)
 
 
-def plan_lowrank(fit: LowRankFit, replay: Replay, tau: float, rng: np.random.Generator) -> ModelPlan:
-    """The plan of a low-rank model with its penalty."""
+def plan_lowrank(
+    fit: LowRankFit, replay: Replay, tau: float, rng: np.random.Generator, schedule: Schedule, least: float
+) -> ModelPlan:
+    """The plan of a low-rank model with its penalty, or with that of the theory where its bound is above `least`."""
     support = support_of(fit, replay, rng)
     bonus = exploration_of(fit, replay, Schedule(), replay.n)
     made = policy_for(fit, support, replay.horizon, tau, Penalty.of(bonus))
     policy = CautiousPolicy(made.model, made.plan, made.exploration)
+    sure = lowrank_bound(fit, support, replay, tau, schedule)
+    if sure.plan.objective > least:
+        policy = sure
     about = f"low rank {fit.setting.rank}"
-    return ModelPlan(policy, simulated(policy, fit, support, rng), policy.plan.objective, about)
+    law = simulated(policy, fit, support, rng)
+    return ModelPlan(policy, law, policy.plan.objective, about, sure.plan.objective)
 
 
 def simulated(policy: LowRankPolicy, fit: LowRankFit, support: ObservedSupport, rng: np.random.Generator) -> ReturnLaw:
@@ -158,16 +167,22 @@ def fit_kernel_model(played: PlayedEpisodes, n_actions: int, tau: float, rng: np
     return KernelCandidate().fit(played, n_actions, tau, rng).model
 
 
-def plan_penalised_kernel(model: KernelModel, horizon: int, tau: float) -> ModelPlan:
-    """The plan of a kernel model that keeps off what was seldom tried."""
+def plan_penalised_kernel(
+    model: KernelModel, horizon: int, tau: float, episodes: int, schedule: Schedule, least: float
+) -> ModelPlan:
+    """The plan of a kernel model that keeps off what was seldom tried, or, where its bound is above `least`, the one
+    with the penalty of the theory."""
     scale = model.scale
     rare = KernelCandidate().bonus * tau * scale.count / (horizon * np.sqrt(1.0 + model.nearby))
     allowed = np.diff(model.rows.ptr).reshape(rare.shape) > 0
     allowed[~allowed.any(axis=1)] = True
     plan = plan_kernel(model.rows, scale, horizon, model.start, tau, -rare, allowed)
+    sure, penalty = kernel_bound(model, horizon, tau, episodes, schedule)
+    if sure.promise > least:
+        plan, rare, allowed = sure, penalty, np.ones_like(allowed)
     tables = (model.rows, scale, -rare, allowed, plan.steps, plan.tables, plan.budget, horizon)
     policy = KernelPolicy(model.metric, model.representatives, model.neighbours, *tables)
-    return ModelPlan(policy, plan.promise, plan.promise, f"kernel of {len(model.representatives)}")
+    return ModelPlan(policy, plan.promise, plan.promise, f"kernel of {len(model.representatives)}", sure.promise)
 
 
 def kernel_gains(model: KernelModel, t: SeenTransitions, keep: np.ndarray, replay: Replay) -> np.ndarray:

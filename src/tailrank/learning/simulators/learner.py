@@ -26,6 +26,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.simulators.recalling import RecallingCandidate
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
@@ -61,12 +62,23 @@ class CandidatesLearner(SimulatorLearner):
         metavar="P",
         help="Share of all episodes for the choice among outputs.",
     )
+    recall: str = setting(
+        "auto",
+        words=("auto", "none"),
+        metavar="auto|none",
+        help="Whether the last observations and action count as observed where what follows depends on them.",
+    )
     total_steps: int | None = fixed(None)
 
     @property
     @abstractmethod
     def candidates(self) -> tuple[LearningCandidate, ...]:
         """The candidates."""
+
+    @property
+    def _learning(self) -> tuple[LearningCandidate, ...]:
+        """The candidates, with what of the past they need."""
+        return tuple(map(RecallingCandidate, self.candidates)) if self.recall == "auto" else self.candidates
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -90,7 +102,7 @@ class CandidatesLearner(SimulatorLearner):
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self.candidates)
+            for i, candidate in enumerate(self._learning)
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
@@ -219,7 +231,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self.candidates if at else ()):
+            for i, candidate in enumerate(self._learning if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))

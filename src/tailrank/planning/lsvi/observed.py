@@ -186,6 +186,7 @@ class LatentLsvi(LsviSettings):
         usual: np.ndarray,
         prior: float,
         caution: float = 0.0,
+        enough: float = 0.0,
         support: list[Support | None] | None = None,
         goal: Goal | None = None,
         undominated: bool = True,

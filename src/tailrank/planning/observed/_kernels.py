@@ -8,13 +8,16 @@ from tailrank._system.jit import compiled
 
 
 @compiled(fastmath=True)
-def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usual, ended, met, tables, values, result):
+def backup(
+    ptr, after, units, counts, bonus, prior, caution, enough, least, present, usual, ended, met, tables, values, result
+):
     """One step of the induction: values [K, A, C] of the actions, and result [K + 1, C] of the latents.
 
     Outcomes (after, units, counts) of pair k lie in ptr[k]..ptr[k + 1]. tables [K + 1, C']: the value in next latent
     z' (K: ended) with c' left, linear in c' below zero and from its last entry on. bonus [K, A] in units;
     present [K]: latents of the next step; usual: units that a pair never tried pays; least: the least that any pays;
-    ended [C]: the value of an episode that is over; met: the slope of values below zero.
+    ended [C]: the value of an episode that is over; met: the slope of values below zero; enough: tries of a pair from
+    which on what it pays beyond the budget counts.
     """
     K, A, C = values.shape
     last = tables.shape[1] - 1
@@ -45,15 +48,16 @@ def backup(ptr, after, units, counts, bonus, prior, caution, least, present, usu
                 row[:] = worst
                 continue
             if n == 0.0:
-                _add(row, anywhere, usual, 1.0, met, True)
+                _add(row, anywhere, usual, 1.0, met if enough <= 0.0 else 0.0, True)
                 continue
+            slope = met if n >= enough else 0.0
             row[:] = 0.0
             for e in range(ptr[k], ptr[k + 1]):
-                _add(row, tables[after[e]], units[e], counts[e] / n, met, False)
+                _add(row, tables[after[e]], units[e], counts[e] / n, slope, False)
             if caution > 0.0:
                 squares[:] = 0.0
                 for e in range(ptr[k], ptr[k + 1]):
-                    _add_square(squares, tables[after[e]], units[e], counts[e] / n, met)
+                    _add_square(squares, tables[after[e]], units[e], counts[e] / n, slope)
                 for c in range(C):
                     margin = np.sqrt(2.0 * caution * max(squares[c] - row[c] ** 2, 0.0) / n)
                     row[c] = min(row[c] + margin + (worst[c] - row[c]) * caution / (n + caution), worst[c])

@@ -11,7 +11,9 @@ still be earned need no table: values are linear there. Other objectives have an
 
 **Ties.** Once the budget is met all actions have the same shortfall. A slope of `TIE` below zero (V_H(c) = TIE c there)
 gives those with the larger mean the smaller value: it is the objective shortfall - TIE mean, so that shortfalls which
-differ by less than TIE units for each unit of the mean count as tied.
+differ by less than TIE units for each unit of the mean count as tied. In a model that was learned a pair may tie only
+because what can go wrong there has not been seen yet, and such a pair looks best in the mean, too. So what a pair pays
+beyond the budget counts from `enough` tries on; before, ties go to the first action.
 
 Pairs that were never tried lead anywhere: to every latent of the next step alike, with the step's usual reward.
 Pairs that were tried n times are mixed with all the outcomes of their latent, with weight prior / (n + prior).
@@ -74,6 +76,7 @@ class ObservedPlanner(Protocol):
         usual: np.ndarray,
         prior: float,
         caution: float = 0.0,
+        enough: float = 0.0,
         support: list[Support | None] | None = None,
         goal: Goal | None = None,
         undominated: bool = True,
@@ -122,13 +125,15 @@ def plan_observed(
     usual: np.ndarray,
     prior: float,
     caution: float = 0.0,
+    enough: float = 0.0,
     support: list[Support | None] | None = None,
     goal: Goal | None = None,
     undominated: bool = True,
 ) -> ObservedPlan:
     """The plan of the counted model.
 
-    undominated: where the shortfall is the same, the mean decides; of CVaR without bonus.
+    undominated: where the shortfall is the same, the mean decides between pairs that were tried `enough` times; of
+    CVaR without bonus.
 
     bonus [steps, K, A] in units; present [H, K]: latents that a step has; start [n, K]: latents of first
     observations; zero: units of a reward of 0; usual [H]: the usual reward of each step in units.
@@ -161,6 +166,7 @@ def plan_observed(
             bonus[t],
             prior,
             caution,
+            enough,
             least,
             present[h + 1] if h < H - 1 else nowhere,
             int(usual[h]),

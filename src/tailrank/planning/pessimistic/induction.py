@@ -79,6 +79,21 @@ def judge(model: RecordedModel, actions: tuple[np.ndarray, ...]) -> SavedTables:
     return SavedTables(tuple(saved), actions, start_means(model, saved[0]))
 
 
+def mean_saved(model: RecordedModel, tables: SavedTables, met: tuple[np.ndarray, ...]) -> np.ndarray:
+    """What each action saves for sure if the plan of `tables` goes on from there, [S, A]: the mean over states and
+    budgets as they were met, H tables [S, W_h + 1] of weights; 0 where a state was not met."""
+    from tailrank.planning.pessimistic import _kernels
+
+    total, weight = np.zeros((model.n_states, model.n_actions)), np.zeros(model.n_states)
+    for h, step in enumerate(model.steps):
+        rows = (model.n_actions, step.ptr, step.next_state, step.units, step.share, step.radius)
+        over_states(
+            _kernels.add_saved_by_action, (*rows, tables.saved[h + 1], met[h], total, step.longest), work_of(model, h)
+        )
+        weight += met[h].sum(axis=1)
+    return np.asarray(total / np.maximum(weight, 1.0)[:, None])
+
+
 def least_shortfall(model: RecordedModel, allowed: tuple[np.ndarray, ...], watch: Watch | None = None) -> np.ndarray:
     """A shortfall [W_0 + 1] at the start that no policy of allowed actions goes below, in units."""
     from tailrank.planning.pessimistic import _kernels
@@ -135,6 +150,13 @@ def least_mean(values: np.ndarray, share: np.ndarray, radius: float) -> float:
     from tailrank.planning.pessimistic import _kernels
 
     return float(_kernels.least_mean(values, share, values.size, radius))
+
+
+def best_bet(values: np.ndarray, share: np.ndarray, radius: float) -> float:
+    """The t that `least_mean` finds (`_kernels` says what it is); negative where there is none."""
+    from tailrank.planning.pessimistic import _kernels
+
+    return float(_kernels.least_mean_from(values, share, values.size, radius, -1.0)[1])
 
 
 def _ended(model: RecordedModel, h: int) -> np.ndarray:

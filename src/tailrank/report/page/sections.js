@@ -4,13 +4,15 @@ import { byId, html, missing } from "./dom.js";
 import { percent } from "./format.js";
 import { actionLegend, drawHeatmap, heatmapTable, usedActions } from "./heatmap.js";
 import { drawSeries, explanation, has, legend, SERIES, seriesTable } from "./learning.js";
+import { mountMaps } from "./maps.js";
+import { mountPlayed } from "./played.js";
 import { mountPlayer } from "./player.js";
 import { figure } from "./plot.js";
 import { drawReturns, returnsTable } from "./returns.js";
 import { drawEfficient, efficientTable, sentence } from "./efficient.js";
 import { drawFrontier, frontierTable } from "./frontier.js";
 import { drawObjective, objectiveTable } from "./objective.js";
-import { mountPlayed, mountWatched } from "./watched.js";
+import { mountWatched } from "./watched.js";
 
 /** A section's body, emptied. */
 function body(id) {
@@ -137,11 +139,13 @@ const ACROSS = {
 
 export function buildActions(page) {
   const place = body("actions");
-  const policy = page.policy();
-  const { store } = page;
+  const [policy, { store }] = [page.policy(), page];
   const { table, episodes } = policy.raw;
-  if (!table && policy.raw.watched) return mountWatched(page, place, policy);
-  if (!table) return place.append(missing(policy.absent.table));
+  if (!table) {
+    if (policy.raw.maps) mountMaps(page, place, policy);
+    else place.append(missing(policy.absent.maps || policy.absent.table));
+    return policy.raw.watched && mountWatched(page, place, policy);
+  }
   const range = html("input", {
     type: "range",
     id: "step",

@@ -1,17 +1,16 @@
-// A policy on observations: which actions it plays where a feature lies, and a few of its episodes.
+// A policy on observations: which actions it plays where a feature lies.
 
 import { html, svg, table } from "./dom.js";
 import { percent, short } from "./format.js";
 import { actionClass } from "./heatmap.js";
 import { unpack } from "./law.js";
-import { figure, path, xAxis, yAxis, yRoom } from "./plot.js";
-import { linear, padded } from "./scales.js";
+import { figure, yAxis, yRoom } from "./plot.js";
+import { linear } from "./scales.js";
 
 const HEIGHT = 130;
 const TOP = 10;
-const STRIP = 12;
 
-function nameOf(policy, action) {
+export function nameOf(policy, action) {
   return policy.raw.actions[action] ?? `action ${action}`;
 }
 
@@ -80,55 +79,6 @@ function featureTable(policy, feature) {
   return table([`observation ${feature.feature}`, ...names], rows, "Share of actions");
 }
 
-/** Draw what some episodes earn, with a strip of their actions below each; returns the height and a description. */
-function drawPlayed(picture, width, policy) {
-  const { played, watched } = policy.raw;
-  const most = watched ? watched.n_actions : 1 + Math.max(...played.flatMap((one) => one.actions));
-  const earned = played.map((one) => {
-    let total = 0;
-    return [0, ...unpack(one.rewards)].map((r) => (total += r));
-  });
-  const steps = Math.max(...played.map((one) => one.actions.length), 1);
-  const values = earned.flat();
-  const [low, high] = padded(Math.min(...values), Math.max(...values), 0.06);
-  const left = yRoom([low, high]);
-  const x = linear(0, steps, left, width - 60);
-  const y = linear(low, high, 200, TOP);
-  yAxis(picture, y, left, { to: width - 60 });
-  earned.forEach((line, i) => {
-    picture.append(svg("path", { class: `line group${i % 6}`, d: path(line.map((v, t) => [x(t), y(v)])) }));
-  });
-  xAxis(picture, x, 200, { label: "step", whole: true });
-  let top = 248;
-  played.forEach((one, i) => {
-    picture.append(
-      svg("line", { class: `line group${i % 6}`, x1: left - 22, x2: left - 8, y1: top + 6, y2: top + 6 }),
-      svg("text", { class: "aside", x: width - 54, y: top + 10 }, short(earned[i].at(-1), 5)),
-    );
-    let from = 0;
-    one.actions.forEach((action, t) => {
-      if (t + 1 < one.actions.length && one.actions[t + 1] === action) return;
-      const title = svg("title", {}, `steps ${from} to ${t}: ${nameOf(policy, action)}`);
-      const kind = `act ${actionClass(action, most)}`;
-      const wide = Math.max(0.5, x(t + 1) - x(from));
-      picture.append(svg("rect", { class: kind, x: x(from), width: wide, y: top, height: STRIP }, title));
-      from = t + 1;
-    });
-    top += STRIP + 8;
-  });
-  const told = earned.map((line, i) => `${short(line.at(-1))} in ${played[i].actions.length} steps`);
-  return { height: top + 4, label: `Episodes that earn ${told.join(", ")}.` };
-}
-
-/** The same as a table: what each episode earned and how long it was. */
-function playedTable(policy) {
-  const rows = policy.raw.played.map((one, i) => {
-    const total = unpack(one.rewards).reduce((a, b) => a + b, 0);
-    return [`episode ${i + 1}`, short(total), String(one.actions.length)];
-  });
-  return table(["Episode", "Return", "Steps"], rows, "Episodes of the policy");
-}
-
 /** What a policy on observations does: shares of actions against the observations that tell most about them. */
 export function mountWatched(page, place, policy) {
   const { watched } = policy.raw;
@@ -146,16 +96,4 @@ export function mountWatched(page, place, policy) {
     });
     page.parts.push({ of: ["policy"], draw: update });
   }
-}
-
-/** Some episodes of a policy on observations. */
-export function mountPlayed(page, place, policy) {
-  const update = figure(place, {
-    title: "What some episodes earn",
-    caption: () =>
-      "From the worst to the best of those that were watched: the return so far, and below it a strip of the actions.",
-    draw: (picture, width) => drawPlayed(picture, width, policy),
-    rows: () => playedTable(policy),
-  });
-  page.parts.push({ of: ["policy"], draw: update });
 }

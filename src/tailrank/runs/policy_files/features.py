@@ -21,9 +21,10 @@ Layers = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 def softmax_parts(policy: SoftmaxPolicy) -> tuple[Arrays, dict[str, Any]]:
-    """The weights of the network."""
+    """The weights of the network, and whether actions are drawn from it."""
     net = policy.network
-    return _layer_arrays(net.trunk) | {"head": net.head, "shift": net.shift}, {}
+    drawn = {} if policy.rng is None else {"drawn": True}
+    return _layer_arrays(net.trunk) | {"head": net.head, "shift": net.shift}, drawn
 
 
 def distributional_parts(policy: DistributionalPolicy) -> tuple[Arrays, dict[str, Any]]:
@@ -43,11 +44,13 @@ def cell_parts(policy: CellPolicy) -> tuple[Arrays, dict[str, Any]]:
 
 
 def softmax_policy(arrays: Arrays, scalars: dict[str, Any]) -> SoftmaxPolicy:
-    """The policy with these weights."""
-    tables.check_scalars(scalars)
+    """The policy with these weights; `drawn` is there, and true, where actions are drawn."""
+    drawn = scalars.get("drawn") is True
+    tables.check_scalars(scalars, *(("drawn",) if drawn else ()))
     described, last = _describe_layers(arrays)
     check_arrays(arrays, described | {"head": f"float [H, {last}, A]", "shift": "float [H, A]"})
-    return SoftmaxPolicy(Network(_layers(arrays), arrays["head"], arrays["shift"]))
+    network = Network(_layers(arrays), arrays["head"], arrays["shift"])
+    return SoftmaxPolicy(network, np.random.default_rng(0) if drawn else None)
 
 
 def distributional_policy(arrays: Arrays, scalars: dict[str, Any]) -> DistributionalPolicy:

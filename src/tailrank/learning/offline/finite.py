@@ -1,0 +1,214 @@
+"""A plan from a log of states, with bounds: what `learn_logs` does once the log is read.
+
+Three policies may be returned, the first of them that is sure to improve on the log's own; delta is divided among their
+bounds. One plan comes from all episodes, and its bound holds for every plan at once (`counts.every_law`), so it may be
+chosen in any way (`candidates`). The next comes from one half of the episodes, drawn at random, and is judged by the
+other half (`half`). The last is a step from the behaviour, judged alike (`tilted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tailrank import checks
+from tailrank.envs.logs.log import EpisodeLog
+from tailrank.episodes.streams import Streams
+from tailrank.learning.offline import counts as counting
+from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
+from tailrank.learning.offline.budgets import budgets_for
+from tailrank.learning.offline.candidates import CAUTION, FEWEST, MIDDLE, WHOLE, CautiousPlan, Planner, best_caution
+from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
+from tailrank.learning.offline.dynamics import held_out
+from tailrank.learning.offline.half import TILTED, HalfPlan, HalfTask, half_plan
+from tailrank.learning.offline.stages import once
+from tailrank.planning.pessimistic.goals import Goal
+from tailrank.planning.pessimistic.model import RecordedModel
+from tailrank.policies.tables import ClonedPolicy, Policy
+
+OFTEN = 2
+"""Times that a fallback's actions were taken in their state: a single record shows little."""
+ALL, HALF, CAREFUL, CLONE = "all episodes", "half of the episodes", "actions taken more than once", "behaviour"
+CLONED = "the policy that is returned acts as whoever made the log did: by the state alone, as often as in the log"
+STEPPED = "the policy that is returned acts as whoever made the log did, but takes more often what leads to more"
+Watch = Callable[[str, float], None]
+"""Told what is being done and the share of it that is done."""
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteTask:
+    """What is wanted, as `learn_logs` has it. rewards, ends: what rewards and returns lie in; closed: the log has
+    every state that can be met; tilting: a step from the behaviour may be returned."""
+
+    goal: Goal
+    delta: float
+    discount: float
+    rewards: tuple[float, float]
+    ends: tuple[float, float]
+    dynamics: str
+    closed: bool
+    budgets: int | None
+    caution: float | None
+    fallback: str
+    diagnose: bool
+    tilting: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteResult:
+    """A policy, what is known of it, and how outcomes were counted. bounds: all, by name; lines: what was assumed."""
+
+    policy: Policy
+    lower: float
+    upper: float
+    promise: float
+    improved: bool
+    how: counting.Counting
+    bounds: dict[str, float]
+    coverage: Coverage
+    diagnostics: dict[str, Any]
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    name: str
+    plan: CautiousPlan
+    model: RecordedModel
+    counts: counting.LogCounts
+
+
+def learn_finite(
+    log: EpisodeLog,
+    task: FiniteTask,
+    behaviour: Behaviour,
+    streams: Streams,
+    stages: MutableMapping[str, Any],
+    told: Watch,
+) -> FiniteResult:
+    """The policy of a log of states. stages: what was done before; told: as `learn_logs` has it."""
+    goal, asked = task.goal, behaviour.high
+    likelihood = held_out(log, streams.oracle(0))
+    auto = task.dynamics == "auto"
+    by_step = task.dynamics == "by-step" or (auto and likelihood["by_step"] > likelihood["same"])
+    # Where the records choose between two models, each of which may be right, both pay.
+    each = 0.5 * task.delta * (0.5 if auto else 1.0)
+    low, up = budgets_for(log, task.rewards, task.discount, task.budgets)
+    how = counting.Counting(by_step, task.closed)
+    order = streams.environment(0).permutation(log.episodes)
+    counts = counting.count(log, low, how, order)
+    balls = counting.every_law(counts, each)
+    planner = Planner(goal, _allowed(log), usual_actions(log))
+    halves = log.halves(streams.planner(0))
+    if task.caution is None:
+        crossed = dict(once(stages, "cross-fitted", lambda: planner.cross_fitted(log, low, how, streams, told)))
+        cautions = tuple(c for c in (*CAUTION, WHOLE) if c >= best_caution(crossed))
+    else:
+        crossed, cautions = {}, (task.caution,)
+    cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
+    plan = planner.boldest_above(asked, balls, counts, cautions, _part(told, "plans", log.horizon))
+    once(stages, "caution", lambda: str(plan.caution))
+
+    def bound() -> float:
+        model_up = balls if up is low else counting.every_law(counting.count(log, up, how, order), each)
+        return goal.upper(model_up, planner.allowed, _part(told, "upper bound", log.horizon))
+
+    upper = once(stages, "upper", bound)
+    chosen, bounds = _Chosen(ALL, plan, balls, counts), {ALL: plan.lower} | stages.get("half", {})
+    half = None
+    if "half" not in stages:
+        half = _judged_half(halves, task, planner, how, each, streams)
+    told("other half", 1.0)
+    if half is not None:
+        bounds |= half.bounds
+        needed = plan.lower <= asked and max(half.plan.lower, half.bounds.get(TILTED, -np.inf)) > asked
+        if not needed:
+            stages["half"] = half.bounds  # otherwise its plan is needed again
+        elif half.plan.lower > asked:
+            chosen = _Chosen(HALF, half.plan, half.model, half.counts)
+    improved = chosen.plan.lower > asked
+    if not improved:
+        careful = Planner(goal, _often(log, planner.allowed), planner.usual)
+        plan = careful.boldest_above(np.inf, balls, counts, cautions[:1])
+        chosen = _Chosen(CAREFUL, plan, balls, counts)
+        bounds[CAREFUL] = plan.lower
+    coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if task.diagnose else None)
+    told("diagnostics", 1.0)
+    diagnostics |= {
+        "held_out_likelihood": likelihood,
+        "returned": chosen.name,
+        "caution": None if chosen.plan.caution == WHOLE else chosen.plan.caution,
+        "cross_fitted": {f"{c:g}": value for c, value in crossed.items()},
+    }
+    policy = goal.policy(chosen.model, chosen.plan.tables.actions, planner.usual, chosen.plan.budget)
+    found = FiniteResult(
+        policy, chosen.plan.lower, upper, chosen.plan.promise, improved, how, bounds, coverage, diagnostics
+    )
+    if not improved and half is not None and half.tilted is not None and bounds[TILTED] > asked:
+        return _drawn(found, half.tilted, bounds[TILTED], half.promised, TILTED, STEPPED, improved=True)
+    if not improved and task.fallback == "behaviour":
+        clone = ClonedPolicy(action_shares(log), log.horizon)
+        return _drawn(found, clone, behaviour.low, behaviour.cvar, CLONE, CLONED, improved=False)
+    return found
+
+
+def _drawn(
+    found: FiniteResult, policy: ClonedPolicy, lower: float, promise: float, name: str, line: str, *, improved: bool
+) -> FiniteResult:
+    """The result with a policy that draws its actions in place of the plan, of which nothing more is said."""
+    return replace(
+        found,
+        policy=policy,
+        lower=lower,
+        promise=promise,
+        improved=improved,
+        coverage=replace(found.coverage, rare=None, unseen=None),
+        diagnostics=found.diagnostics | {"returned": name, "costly_pairs": [], "caution": None},
+        lines=(line,),
+    )
+
+
+def _judged_half(
+    halves: tuple[EpisodeLog, EpisodeLog],
+    task: FiniteTask,
+    planner: Planner,
+    how: counting.Counting,
+    delta: float,
+    streams: Streams,
+) -> HalfPlan | None:
+    """The plan of the first half, which knows nothing of the other: not what was usual there, not what was earned.
+
+    None for very few episodes.
+    """
+    if halves[0].episodes + halves[1].episodes < FEWEST:
+        return None
+    own = behaviour_of(halves[0], task.goal.measure, task.delta, task.ends, task.discount)
+    among = (MIDDLE, WHOLE) if task.caution is None else (task.caution,)
+    alone = replace(planner, usual=usual_actions(halves[0]))
+    more = (how, delta, own.high, among, streams.planner(2), task.tilting, task.budgets)
+    return half_plan(halves, HalfTask(alone, task.rewards, task.ends, task.discount, *more))
+
+
+def _allowed(log: EpisodeLog) -> tuple[np.ndarray, ...]:
+    pairs = len(log.states) * len(log.actions)
+    mask = np.ones(pairs, dtype=bool) if log.admissible is None else log.admissible.ravel()
+    return (mask,) * log.horizon
+
+
+def _often(log: EpisodeLog, allowed: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """Actions taken at least OFTEN times in their state, and the one taken most."""
+    seen = seen_pairs(log)
+    mask = (seen >= OFTEN) | (seen == seen.max(axis=1, keepdims=True))
+    return tuple(mask.ravel() & one for one in allowed)
+
+
+def _part(told: Watch, name: str, steps: int) -> Callable[[int], None]:
+    return lambda h: told(name, (steps - h) / steps)
+
+
+def checked_caution(caution: float | None) -> float | None:
+    """Nats of doubt, or inf; None: to be chosen."""
+    return caution if caution is None or caution == WHOLE else checks.not_negative(caution, "caution")
