@@ -85,6 +85,17 @@ def test_the_mean_of_networks_has_the_mean_of_logits():
     )
 
 
+def test_of_many_transitions_each_carries_its_part_of_the_decay(fitted, monkeypatch):
+    """Training on a third more than the search looked at has three quarters of the decay, as all its steps show."""
+    _env, replay, fit = fitted
+    found, n = [], OutcomeData.of(replay, 3).h.size
+    monkeypatch.setattr("tailrank.learning.lowrank.oracle.QUICK", 3 * n // 4)
+    monkeypatch.setattr(network.DecayedAdam, "step", lambda adam, *_: found.append(adam.decay))
+    LowRankOracle(rank=3, shared=True, members=1).updated(fit, replay, rng=np.random.default_rng(0))
+    assert found == pytest.approx([0.75 * fit.setting.decay] * len(found), rel=0.01)
+    assert len(found) > 0
+
+
 def test_em_on_psi_never_lowers_the_likelihood():
     """phi fixed: each M-step raises the log likelihood plus the log of the prior that shrinkage stands for."""
     rng = np.random.default_rng(3)

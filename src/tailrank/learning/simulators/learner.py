@@ -29,7 +29,10 @@ from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
+from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
+from tailrank.policies.recall import Recall
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
 from tailrank.risk.law import cvar
@@ -49,6 +52,7 @@ class CandidatesLearner(SimulatorLearner):
     """
 
     foresees: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
     pilot: int | None = setting(
         None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
     )
@@ -62,11 +66,25 @@ class CandidatesLearner(SimulatorLearner):
         metavar="P",
         help="Share of all episodes for the choice among outputs.",
     )
+    recall: str = setting(
+        "auto",
+        words=("auto", "none"),
+        metavar="auto|none",
+        help="Whether the last observations and action count as observed where what follows depends on them.",
+    )
     total_steps: int | None = fixed(None)
 
     @abstractmethod
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The candidates that can learn here, at least one."""
+
+    def _learning(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The candidates, with what of the past they need, and with the actions they need of a grid."""
+        found = self.candidates(env)
+        if self.recall == "auto":
+            found = tuple(map(RecallingCandidate, found))
+        grid = getattr(env, "grid", None)
+        return found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -82,15 +100,14 @@ class CandidatesLearner(SimulatorLearner):
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
             if part.size:
                 rng = streams.planner(k, i)
-                uniform = UniformPolicy(env.n_actions, env.horizon, rng)
-                policy = state.fitted[i].explorer(rng) if state.fitted else uniform
+                policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
                 batch = play_simulator(policy, env, part, keep_features=True)
                 played, returns = played.with_played(batch), [*returns, batch.returns]
         fitted = tuple(
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self.candidates(env))
+            for i, candidate in enumerate(self._learning(env))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
@@ -131,10 +148,8 @@ class CandidatesLearner(SimulatorLearner):
             mine = len(all_outputs(state))
             fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
             state = replace(state, earlier=state.earlier[:fits], choosing=True)
-            policies = [output.policy for output in all_outputs(state)]
             with doing("playing candidates in a model"):
-                rng = streams.oracle(state.k + 1, len(policies))
-                state = replace(state, imagined=imagined_returns(state.played, env.n_actions, policies, rng))
+                state = replace(state, imagined=self._imagined(state, env, streams))
         outputs = all_outputs(state)
         now = self.survivors(state)
         last = len(now) <= 2
@@ -160,6 +175,15 @@ class CandidatesLearner(SimulatorLearner):
         best = self._best(state)
         about = f"choice among {len(now)}: {outputs[best].name} ahead"
         return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
+
+    def _imagined(self, state: CandidatesState, env: Simulator, streams: Streams) -> np.ndarray:
+        """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, and needs data
+        of every action."""
+        policies = [output.policy for output in all_outputs(state)]
+        past = self.recall == "auto" and needed_recall(state.played, env.n_actions) != Recall()
+        if past or getattr(env, "grid", None) is not None:
+            return np.zeros((len(policies), 0))
+        return imagined_returns(state.played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
 
     def survivors(self, state: CandidatesState) -> tuple[int, ...]:
         """The outputs that play in the next round: all at first, then the better half."""
@@ -236,7 +260,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self.candidates(env) if at else ()):
+            for i, candidate in enumerate(self._learning(env) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
