@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from logged import frame_of, small_mdp
-from tailrank import MarkovPolicy, evaluate
+from tailrank import InputError, MarkovPolicy, evaluate
 from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
@@ -79,7 +79,10 @@ def wide(n, seed, S=200, H=4):
 
 def test_a_step_shows_what_plans_cannot():
     """No pair was seen often and no long episode is the plan's, yet more of action 1 is surely better."""
-    learned = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False)
+    plan = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False)
+    assert plan.status == "not improved"
+    assert "fallback=step" in plan.notes[-1]
+    learned = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False, fallback="step")
     assert learned.status == "improved"
     assert learned.diagnostics["returned"] == TILTED
     assert isinstance(learned.policy, ClonedPolicy)
@@ -93,3 +96,10 @@ def test_a_step_shows_what_plans_cannot():
         left -= min(chance, left)
     assert learned.lower <= true
     assert learned.promise == pytest.approx(true, abs=0.2)
+
+
+def test_a_step_needs_probabilities():
+    frame = wide(50, 0)
+    del frame["probability"]
+    with pytest.raises(InputError, match="fallback = step: needs states and the column 'probability'"):
+        learn_logs(frame, 0.5, fallback="step")

@@ -66,7 +66,7 @@ PATIENCE = 10.0
     "--fallback",
     default="plan",
     show_default=True,
-    metavar="plan|behaviour",
+    metavar="plan|behaviour|step",
     help="What to return where nothing is sure to improve.",
 )
 @objective_options

@@ -18,6 +18,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
@@ -30,9 +31,11 @@ from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.predictor import Predictor
+from tailrank.policies.recall import Recall, RecallPolicy
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
+from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
@@ -48,6 +51,53 @@ class PolicyKind:
     from_parts: Callable[[dict[str, np.ndarray], dict[str, Any]], Any]
 
 
+def recall_parts(policy: RecallPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and values of the inner policy, and what is recalled."""
+    kind = kind_of(policy.inner)
+    arrays, scalars = KINDS[kind].to_parts(policy.inner)
+    own = {"kind": kind, "observations": policy.recall.observations, "action": policy.recall.action}
+    own |= {"n_features": policy.n_features, "n_actions": policy.n_actions, "inner": scalars}
+    return {f"inner.{name}": array for name, array in arrays.items()}, own
+
+
+def recall_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> RecallPolicy:
+    """The policy that recalls."""
+    tables.check_scalars(scalars, "kind", "observations", "action", "n_features", "n_actions", "inner")
+    if scalars["kind"] not in RECALLED or not isinstance(scalars["action"], bool):
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)} that recalls")
+    m, A = (checks.whole(scalars[name], name) for name in ("n_features", "n_actions"))
+    recall = Recall(checks.whole(scalars["observations"], "observations", least=0), scalars["action"])
+    inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
+    if inner.n_features != recall.width(m, A) or A > tables.MOST_ACTIONS:
+        raise InputError(f"inner: sees {inner.n_features} numbers, must see {recall.width(m, A)}")
+    return RecallPolicy(inner, recall, m, A)
+
+
+def subset_parts(policy: SubsetPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and values of the inner policy, and which actions it plays."""
+    kind = kind_of(policy.inner)
+    arrays, scalars = KINDS[kind].to_parts(policy.inner)
+    return {f"inner.{name}": x for name, x in arrays.items()} | {"actions": policy.actions}, {
+        "kind": kind,
+        "inner": scalars,
+    }
+
+
+def subset_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> SubsetPolicy:
+    """The policy on some of the actions."""
+    tables.check_scalars(scalars, "kind", "inner")
+    if scalars["kind"] not in (*RECALLED, "recall"):
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)}, recall")
+    inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
+    outer = {name: x for name, x in arrays.items() if not name.startswith("inner.")}
+    check_arrays(outer, {"actions": f"whole [A] increasing, >= 0, < {tables.MOST_ACTIONS}"})
+    if outer["actions"].size != inner.n_actions:
+        raise InputError(f"actions: are {outer['actions'].size}, the inner policy plays {inner.n_actions}")
+    return SubsetPolicy(inner, outer["actions"])
+
+
+RECALLED = ("kernel", "shortfall", "softmax")
+"""Kinds of policies that may be given a past."""
 KINDS = {
     "budget": PolicyKind(BudgetPolicy, tables.to_parts, tables.budget_policy),
     "mixed": PolicyKind(MixedPolicy, tables.mixed_parts, tables.mixed_policy),
@@ -64,6 +114,8 @@ KINDS = {
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
     "kernel": PolicyKind(KernelPolicy, budgeted.kernel_parts, budgeted.kernel_policy),
     "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
+    "recall": PolicyKind(RecallPolicy, recall_parts, recall_policy),
+    "subset": PolicyKind(SubsetPolicy, subset_parts, subset_policy),
 }
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""
@@ -127,6 +179,14 @@ class Stored(Result):
         return Predictor(self.policy, found, actions=known)
 
 
+def kind_of(policy: Any) -> str:
+    """The name of its kind; raises where it cannot be saved."""
+    kind = next((name for name, row in KINDS.items() if type(policy) is row.policy), None)
+    if kind is None:
+        raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")
+    return kind
+
+
 def save(item: Result | Policy, path: str | Path, *, info: dict[str, Any] | None = None, inside: bool = False) -> None:
     """Write a policy, or what `solve`, `learn` or `load` returned, to `path`, all or nothing.
 
@@ -137,9 +197,7 @@ def save(item: Result | Policy, path: str | Path, *, info: dict[str, Any] | None
 
     about: dict[str, Any] = (item.about() if isinstance(item, Result) else {}) | dict(info or {})
     policy = item.policy if isinstance(item, Result) else item
-    kind = next((name for name, row in KINDS.items() if type(policy) is row.policy), None)
-    if kind is None:
-        raise InputError(f"policy: a {type(policy).__name__} cannot be saved; known are {', '.join(KINDS)}")
+    kind = kind_of(policy)
     arrays, scalars = KINDS[kind].to_parts(policy)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scalars = {name: _grid_out(value) if isinstance(value, BudgetGrid) else value for name, value in scalars.items()}

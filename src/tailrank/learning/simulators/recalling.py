@@ -1,0 +1,188 @@
+"""Candidates that see what came before, where what follows depends on it.
+
+Whether it does is asked of episodes that were held out, every third one. What follows, (o' - o, r, ended), is predicted
+by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past, and
+with or without the step, whichever is better: models may know the step, and the past must tell more than that. The
+errors, as those of a normal law of their own variance, have a likelihood; the past counts where it makes that clearly
+larger. Neighbours get worse with every number that does not matter, so that a past that tells nothing is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate, LearningCandidate
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.recall import Recall, RecallPolicy, differences
+from tailrank.policies.tables import Policy
+
+TRIED = (Recall(0, True), Recall(1), Recall(1, True), Recall(2, True))
+NEIGHBOURS = 4
+LEARNED, ASKED = 1500, 500
+"""Transitions that predictions are made from, and those that are predicted, at most."""
+FEWEST = 200
+"""Transitions below which nothing is asked."""
+WIDEST = 64
+"""Numbers of x, at most."""
+GAIN, SURE = 0.2, 3.0
+"""What the past must add to the log-likelihood of a transition, and how many standard errors that must be."""
+LEAST = 0.01
+"""Of the variance: errors smaller than this do not count."""
+
+
+def recalled(recall: Recall, played: PlayedEpisodes, n_actions: int) -> PlayedEpisodes:
+    """The same episodes with x in place of observations."""
+    if recall == Recall():
+        return played
+    x = _seen(recall, played, n_actions, np.arange(len(played.features)))
+    return PlayedEpisodes(played.horizon, x, played.actions, played.rewards, played.lengths)
+
+
+def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarray) -> np.ndarray:
+    """x [n, m'] at these rows of the observations."""
+    length = played.lengths + 1
+    episode = np.repeat(np.arange(played.n), length)[rows]
+    step = rows - (np.cumsum(length) - length)[episode]
+    parts = differences([played.features[rows - np.minimum(step, j)] for j in range(recall.observations + 1)])
+    if recall.action:
+        before = np.zeros((rows.size, n_actions), dtype=played.features.dtype)
+        later = np.flatnonzero(step > 0)
+        before[later, played.actions[rows[later] - episode[later] - 1]] = 1.0
+        parts.append(before)
+    return np.hstack(parts)
+
+
+def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
+    """What of the past counts."""
+    m, best = played.features.shape[1], Recall()
+    if played.steps < FEWEST or played.n < 9 or m > WIDEST:
+        return best
+    now, episode = _likelihoods(best, played, n_actions)
+    for recall in TRIED:
+        if recall.width(m, n_actions) > WIDEST or recall.observations > best.observations + 1:
+            continue
+        found, _ = _likelihoods(recall, played, n_actions)
+        gains = np.array([(found - now)[episode == e].mean() for e in np.unique(episode)])
+        error = float(gains.std(ddof=1)) / np.sqrt(gains.size) if gains.size > 1 else np.inf
+        if float((found - now).mean()) > GAIN and float(gains.mean()) > SURE * error:
+            best, now = recall, found
+    return best
+
+
+def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int) -> tuple[np.ndarray, np.ndarray]:
+    """The log-likelihood of held-out transitions [n], and their episodes [n]."""
+    episode = np.repeat(np.arange(played.n), played.lengths)
+    held = episode % 3 == 2
+    ask, learn = _some(np.flatnonzero(held), ASKED), _some(np.flatnonzero(~held), LEARNED)
+    taken = np.concatenate([ask, learn])
+    rows = taken + episode[taken]
+    ended = np.append(np.diff(episode) > 0, True)[taken] & (played.step_numbers()[taken] + 1 < played.horizon)
+    moved = (played.features[rows + 1] - played.features[rows]).astype(np.float64)
+    follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
+    other = played.actions[ask][:, None] != played.actions[learn]
+    seen = _seen(recall, played, n_actions, rows).astype(np.float64)
+    timed = np.column_stack([seen, played.step_numbers()[taken]])
+    found = [_predicted(_scaled(x), follows, other) for x in (seen, timed)]
+    return max(found, key=lambda values: float(values.mean())), episode[ask]
+
+
+def _predicted(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The log-likelihood of the first n rows of `follows`, predicted by the rest; other [n, rest]: another action."""
+    n = len(other)
+    square = (x[:n] ** 2).sum(axis=1)[:, None] + (x[n:] ** 2).sum(axis=1) - 2.0 * x[:n] @ x[n:].T
+    few = min(NEIGHBOURS, other.shape[1] - 1)
+    near = np.argpartition(np.where(other, np.inf, square), few, axis=1)[:, :few]
+    errors = (follows[:n] - follows[n:][near].mean(axis=1)) ** 2
+    variance = errors.mean(axis=0) + LEAST
+    return np.asarray(-0.5 * (np.log(variance) + errors / variance).sum(axis=1))
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    """Columns of deviation 1, without those that are constant."""
+    spread = values.std(axis=0)
+    return values[:, spread > 1e-9] / spread[spread > 1e-9]
+
+
+def _some(rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the rows, evenly."""
+    return rows if rows.size <= most else rows[np.linspace(0, rows.size - 1, most).astype(np.int64)]
+
+
+@dataclass(frozen=True)
+class FittedRecalling:
+    """A fit on x; its policies see observations and recall the rest."""
+
+    inner: FittedCandidate
+    recall: Recall
+    n_features: int
+    n_actions: int
+
+    def _seeing(self, policy: Policy) -> RecallPolicy:
+        return RecallPolicy(policy, self.recall, self.n_features, self.n_actions)
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """What to play next."""
+        return self._seeing(self.inner.explorer(rng))
+
+    @property
+    def promise(self) -> float:
+        """That of the first output."""
+        return self.inner.promise
+
+    def outputs(self) -> list[CandidateOutput]:
+        """Those of the fit."""
+        return [CandidateOutput(one.name, self._seeing(one.policy), one.promise) for one in self.inner.outputs()]
+
+    def neutral(self) -> Policy | None:
+        """The plan for the mean, where there is one."""
+        found = getattr(self.inner, "neutral", None)
+        return None if found is None else self._seeing(found())
+
+    def about(self) -> str:
+        """What was fitted, and to what."""
+        return f"{self.inner.about()}, with {self.recall.words}"
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Those of the fit: what is recalled follows from the episodes."""
+        return self.inner.to_arrays()
+
+
+@dataclass(frozen=True)
+class RecallingCandidate:
+    """A candidate that sees what of the past it needs."""
+
+    inner: LearningCandidate
+
+    def fit(
+        self,
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+        before: Any = None,
+    ) -> FittedCandidate:
+        """The fit to all episodes; it goes on from the last one where that saw the same."""
+        recall = needed_recall(played, n_actions)
+        then = before.recall if isinstance(before, FittedRecalling) else Recall()
+        last = (before.inner if isinstance(before, FittedRecalling) else before) if then == recall else None
+        found = self.inner.fit(recalled(recall, played, n_actions), n_actions, tau, rng, last)
+        return self._seeing(found, recall, played, n_actions)
+
+    def restored(
+        self,
+        arrays: dict[str, np.ndarray],
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+    ) -> FittedCandidate:
+        """The fit in a checkpoint."""
+        recall = needed_recall(played, n_actions)
+        found = self.inner.restored(arrays, recalled(recall, played, n_actions), n_actions, tau, rng)
+        return self._seeing(found, recall, played, n_actions)
+
+    def _seeing(self, found: FittedCandidate, recall: Recall, played: PlayedEpisodes, A: int) -> FittedCandidate:
+        return found if recall == Recall() else FittedRecalling(found, recall, played.features.shape[1], A)
