@@ -61,8 +61,10 @@ class FittedKernel:
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next."""
         curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
-        plans = (self._plain[0], curious)
-        strange = self._unseen if self.model.neighbours == 1 else None
+        counted = self.model.neighbours == 1
+        # A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest.
+        plans = (self._plain[0], curious, curious) if counted else (self._plain[0], curious)
+        strange = self._unseen if counted else None
         return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng, strange)
 
     def _unseen(self, h: int, states: np.ndarray) -> np.ndarray:
