@@ -39,6 +39,15 @@ def test_laws_are_laws_and_episodes_follow_them(name):
     assert share.mean(axis=0) == pytest.approx(mixture, abs=0.03)
 
 
+def test_leaving_the_lock_pays_the_more_the_sooner_but_not_in_the_tail():
+    env = make_simulator("lowrank-lock", horizon=6)
+    x = env.reset(np.arange(200))
+    paid = np.array([env.reward_laws(h, x)[:, :, 1].max(axis=1).mean() for h in range(5)])
+    assert paid == pytest.approx(0.8 * (1 - np.arange(5) / 5), abs=1e-3)
+    assert paid.max() < 1 - 0.1  # nothing more often than in a tenth of the episodes
+    assert env.reward_laws(2, x)[:, :, 2:].max() == 0.0
+
+
 def test_bad_settings_are_named():
     with pytest.raises(InputError, match="n_actions"):
         make_simulator("lowrank-lock", n_actions=2)
