@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from logged import frame_of, small_mdp
+from logged import frame_of, small_mdp, wide
 from tailrank import InputError, MarkovPolicy, evaluate
 from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
@@ -61,20 +61,6 @@ def test_bound_by_weights_holds():
         found.append(sure_at_least(policy, one, other, CVaR(tau), delta=0.3, ends=(0.0, 9.0)))
     assert np.mean(np.array(found) > true) <= 0.3
     assert np.mean(found) > 0.0
-
-
-def wide(n, seed, S=200, H=4):
-    """Many states that come as they like: action 1 pays 1 with chance 0.9, action 0 with chance 0.2."""
-    rng = np.random.default_rng(seed)
-    action = (rng.random(n * H) < 0.3).astype(int)
-    return {
-        "episode": np.repeat(np.arange(n), H),
-        "step": np.tile(np.arange(H), n),
-        "state": rng.integers(0, S, n * H),
-        "action": action,
-        "reward": (rng.random(n * H) < np.where(action == 1, 0.9, 0.2)).astype(float),
-        "probability": np.where(action == 1, 0.3, 0.7),
-    }
 
 
 def test_a_step_shows_what_plans_cannot():

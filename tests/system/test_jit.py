@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tailrank._system.jit import compiled, nested
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tailrank"
 HELPER = """
 from tailrank._system.jit import compiled
@@ -275,7 +277,6 @@ def test_an_attribute_error_of_numba_is_one_line(tmp_path):
 
 def test_an_attribute_error_in_compiling_is_no_recursion(monkeypatch):
     from tailrank._system import _machine_code
-    from tailrank._system.jit import compiled
 
     def broken(*_):
         raise AttributeError("no such thing in this version of Numba")
@@ -287,6 +288,27 @@ def test_an_attribute_error_in_compiling_is_no_recursion(monkeypatch):
 
 def _one(x):
     return x
+
+
+@nested
+def _thrice(x):
+    return 3 * x
+
+
+@compiled
+def _six_times(x):
+    return _thrice(x) + _thrice(x)
+
+
+def test_what_only_kernels_call_has_no_machine_code_until_somebody_asks_for_it():
+    assert _six_times(2) == 12
+    (inner,) = _thrice.overloads.values()
+    library, name = inner.library, inner.fndesc.llvm_func_name
+    assert library.get_pointer_to_function("no such function") == 0
+    assert library._compiled_object is None
+    assert library.get_pointer_to_function(name) > 0
+    assert library._compiled_object is not None
+    assert _six_times(2.5) == 15.0  # for other types it is compiled again
 
 
 def test_a_numba_that_cannot_be_imported_is_one_line(tmp_path):

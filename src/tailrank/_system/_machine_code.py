@@ -34,6 +34,8 @@ try:
     from numba.core.compiler import CompileResult
     from numba.core.dispatcher import Dispatcher
     from numba.core.runtime import rtsys
+
+    from tailrank._system._linking import Unfinished, linked_as_they_are
 except (ImportError, OSError, AttributeError) as error:  # the last where NumPy is too new for it
     text = f"numba: needed for all but the smallest things, cannot be imported ({error}); pip install --upgrade numba"
     raise InputError(" ".join(text.split())) from None
@@ -48,6 +50,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     kernel: Any = numba.njit(**options)(function)
     if hasattr(kernel, "_cache"):  # not under NUMBA_DISABLE_JIT
         kernel._cache = Kept(kernel)
+        kernel._compiler.compile = linked_as_they_are()(kernel._compiler.compile)
     return kernel
 
 
@@ -94,6 +97,8 @@ class Kept:
     def save_overload(self, types: Any, result: Any) -> None:
         """Keep this machine code if a folder can be written."""
         COMPILING.end()
+        if isinstance(result.library, Unfinished):
+            return
         if result.library.has_dynamic_globals or any(not part.can_cache for part in result.lifted):
             return
         name, problem = self._name(types, result.codegen), "there is no folder that only its owner can write to"

@@ -73,8 +73,11 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 inlined = compiled(inline="always")
-nested = compiled(no_cpython_wrapper=True)
-"""For kernels that only kernels call: compiled without what Python would need to call them."""
+frugal = compiled(_nrt=False)
+"""For kernels that make no arrays: they do not count who uses those that they are given, which takes locked
+instructions and a good part of the compiler's time."""
+nested = compiled(no_cpython_wrapper=True, _nrt=False)
+"""For kernels that only kernels call and that make no arrays: compiled without what Python would need to call them."""
 
 
 def _prefetch(array: Any, index: Any) -> None:

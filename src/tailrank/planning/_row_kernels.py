@@ -14,75 +14,80 @@ BLOCK = 512
 
 
 @nested
-def add_rows(q, n, at, weight, m, v):
-    """q[i] += sum over r < m of weight[r] * v[at[r] + i], i < n: eight rows at a time, then four, then one."""
-    r = 0
+def add_rows(q, n, at, weight, r, m, v, to, shift):
+    """q[to + i] += sum over the rows r..m-1 of weight[r] * v[at[r] + shift + i], i < n: eight at a time, four, one."""
     while r + 8 <= m:
-        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-        p4, p5, p6, p7 = weight[r + 4], weight[r + 5], weight[r + 6], weight[r + 7]
-        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
-        u4, u5, u6, u7 = np.uintp(at[r + 4]), np.uintp(at[r + 5]), np.uintp(at[r + 6]), np.uintp(at[r + 7])
+        p0, u0 = weight[r], np.uintp(at[r] + shift)
+        p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
+        p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
+        p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
+        p4, u4 = weight[r + 4], np.uintp(at[r + 4] + shift)
+        p5, u5 = weight[r + 5], np.uintp(at[r + 5] + shift)
+        p6, u6 = weight[r + 6], np.uintp(at[r + 6] + shift)
+        p7, u7 = weight[r + 7], np.uintp(at[r + 7] + shift)
         for i in range(np.uintp(n)):
-            q[i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
+            q[to + i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
                 (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
             )
         r += 8
     while r + 4 <= m:
-        p0, p1, p2, p3 = weight[r], weight[r + 1], weight[r + 2], weight[r + 3]
-        u0, u1, u2, u3 = np.uintp(at[r]), np.uintp(at[r + 1]), np.uintp(at[r + 2]), np.uintp(at[r + 3])
+        p0, u0 = weight[r], np.uintp(at[r] + shift)
+        p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
+        p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
+        p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
         for i in range(np.uintp(n)):
-            q[i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+            q[to + i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
         r += 4
     while r < m:
-        p0, u0 = weight[r], np.uintp(at[r])
+        p0, u0 = weight[r], np.uintp(at[r] + shift)
         for i in range(np.uintp(n)):
-            q[i] += p0 * v[u0 + i]
+            q[to + i] += p0 * v[u0 + i]
         r += 1
 
 
 @nested
-def sum_rows(x, n, at, weight, m, v, to):
-    """x[to + i] = sum over r < m of weight[r] * v[at[r] + i], i < n, for any m: one loop for up to eight rows."""
-    p0, u0 = weight[0], np.uintp(at[0])
+def sum_rows(x, n, at, weight, r, m, v, to, shift):
+    """x[to + i] = sum over the m rows from r on of weight[r] * v[at[r] + shift + i], i < n: one loop for up to 8."""
+    p0, u0 = weight[r], np.uintp(at[r] + shift)
     if m == 1:
         for i in range(np.uintp(n)):
             x[to + i] = p0 * v[u0 + i]
         return
-    p1, u1 = weight[1], np.uintp(at[1])
+    p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
     if m == 2:
         for i in range(np.uintp(n)):
             x[to + i] = p0 * v[u0 + i] + p1 * v[u1 + i]
         return
-    p2, u2 = weight[2], np.uintp(at[2])
+    p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
     if m == 3:
         for i in range(np.uintp(n)):
             x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + p2 * v[u2 + i]
         return
-    p3, u3 = weight[3], np.uintp(at[3])
+    p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
     if m == 4:
         for i in range(np.uintp(n)):
             x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
         return
-    p4, u4 = weight[4], np.uintp(at[4])
+    p4, u4 = weight[r + 4], np.uintp(at[r + 4] + shift)
     if m == 5:
         for i in range(np.uintp(n)):
             first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
             x[to + i] = first + p4 * v[u4 + i]
         return
-    p5, u5 = weight[5], np.uintp(at[5])
+    p5, u5 = weight[r + 5], np.uintp(at[r + 5] + shift)
     if m == 6:
         for i in range(np.uintp(n)):
             first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
             x[to + i] = first + (p4 * v[u4 + i] + p5 * v[u5 + i])
         return
-    p6, u6 = weight[6], np.uintp(at[6])
+    p6, u6 = weight[r + 6], np.uintp(at[r + 6] + shift)
     # Seven are made up to eight by a row that counts for nothing.
-    p7, u7 = (weight[7], np.uintp(at[7])) if m > 7 else (0.0, u6)
+    p7, u7 = (weight[r + 7], np.uintp(at[r + 7] + shift)) if m > 7 else (0.0, u6)
     for i in range(np.uintp(n)):
         first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
         x[to + i] = first + ((p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i]))
     if m > 8:
-        add_rows(x[to : to + n], n, at[8:m], weight[8:m], m - 8, v)
+        add_rows(x, n, at, weight, r + 8, r + m, v, to, shift)
 
 
 @nested

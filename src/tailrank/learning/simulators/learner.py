@@ -78,13 +78,15 @@ class CandidatesLearner(SimulatorLearner):
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The candidates that can learn here, at least one."""
 
-    def _learning(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+    def _learning(self, env: Simulator, played: PlayedEpisodes) -> tuple[LearningCandidate, ...]:
         """The candidates, with what of the past they need, and with the actions they need of a grid."""
-        found = self.candidates(env)
-        if self.recall == "auto":
-            found = tuple(map(RecallingCandidate, found))
-        grid = getattr(env, "grid", None)
+        recall, grid = self._recalled(env, played), getattr(env, "grid", None)
+        found = tuple(RecallingCandidate(one, recall) for one in self.candidates(env))
         return found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
+
+    def _recalled(self, env: Simulator, played: PlayedEpisodes) -> Recall:
+        """What of the past counts as observed."""
+        return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -107,7 +109,7 @@ class CandidatesLearner(SimulatorLearner):
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self._learning(env))
+            for i, candidate in enumerate(self._learning(env, played))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
@@ -180,8 +182,7 @@ class CandidatesLearner(SimulatorLearner):
         """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, and needs data
         of every action."""
         policies = [output.policy for output in all_outputs(state)]
-        past = self.recall == "auto" and needed_recall(state.played, env.n_actions) != Recall()
-        if past or getattr(env, "grid", None) is not None:
+        if self._recalled(env, state.played) != Recall() or getattr(env, "grid", None) is not None:
             return np.zeros((len(policies), 0))
         return imagined_returns(state.played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
 
@@ -260,7 +261,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self._learning(env) if at else ()):
+            for i, candidate in enumerate(self._learning(env, then) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled
+from tailrank._system.jit import frugal
 
 
-@compiled
+@frugal
 def push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, high_next):
     """Budgets low..high [S] that can be left after a step, from those before it, whatever is done."""
     for s in range(low.size):
@@ -22,7 +22,7 @@ def push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, hig
                     high_next[t] = max(high_next[t], high[s] - units[k])
 
 
-@compiled
+@frugal
 def push_spread(n_actions, ptr, next_state, prob, units, low, high, far, low_next, high_next, spread_next):
     """`push_range` into fresh arrays (far and -far: none), and where each state's budgets begin, [S + 1]."""
     for s in range(low.size):
@@ -33,7 +33,7 @@ def push_spread(n_actions, ptr, next_state, prob, units, low, high, far, low_nex
         spread_next[s + 1] = spread_next[s] + max(high_next[s] - low_next[s] + 1, 0)
 
 
-@compiled
+@frugal
 def push_forward(
     begin,
     end,
@@ -87,27 +87,24 @@ def push_forward(
             else:
                 while j < until and mass[j] != 0.0 and actions[offset[s] + min(max(j + shift, 0), last)] == a:
                     j += 1
-            pair = s * n_actions + a
-            m = mass[i:j]
+            pair, here = s * n_actions + a, np.uintp(i)
             for k in range(ptr[pair], ptr[pair + 1]):
                 t, p = next_state[k], prob[k]
                 if t < begin or t >= end or p == 0.0:
                     continue
-                at = spread_next[t] + budget - units[k] - low_next[t]
-                out = mass_next[at : at + j - i]
-                for c in range(j - i):
-                    out[c] += p * m[c]
+                to = np.uintp(spread_next[t] + budget - units[k] - low_next[t])
+                for c in range(np.uintp(j - i)):
+                    mass_next[to + c] += p * mass[here + c]
                 if track:
                     e = error[k]
-                    d, d_out = drift[i:j], drift_next[at : at + j - i]
-                    v, v_out = square[i:j], square_next[at : at + j - i]
-                    for c in range(j - i):
-                        d_out[c] += p * (d[c] + e * m[c])
-                        v_out[c] += p * (v[c] + e * (2.0 * d[c] + e * m[c]))
+                    for c in range(np.uintp(j - i)):
+                        m, d, v = mass[here + c], drift[here + c], square[here + c]
+                        drift_next[to + c] += p * (d + e * m)
+                        square_next[to + c] += p * (v + e * (2.0 * d + e * m))
             i = j
 
 
-@compiled
+@frugal
 def collect(low, spread, column, most, total):
     """total[most - c] += what state s has in `column` for budget c; s owns spread[s]:spread[s + 1], from low[s] on."""
     for s in range(low.size):

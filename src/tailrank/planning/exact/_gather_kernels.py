@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined, nested
+from tailrank._system.jit import frugal, inlined, nested
 from tailrank.planning._row_kernels import add_rows, sum_rows
 
 LISTED = 1024
@@ -16,8 +16,8 @@ LISTED = 1024
 
 
 @inlined
-def add_far(q, n, weight, table, begin, size, shift, slope):
-    """q[i] += weight * V(shift + i): the general case, where an outcome runs over an end of its table.
+def add_far(q, to, n, weight, table, begin, size, shift, slope):
+    """q[to + i] += weight * V(shift + i), i < n: the general case, where an outcome runs over an end of its table.
 
     The table is table[begin : begin + size], constant below and of this slope above.
     """
@@ -25,15 +25,15 @@ def add_far(q, n, weight, table, begin, size, shift, slope):
     high = max(min(size - shift, n), low)
     bottom, top = weight * table[begin], table[begin + size - 1]
     for i in range(low):
-        q[i] += bottom
-    source = np.uintp(begin + shift + low)
+        q[to + i] += bottom
+    source, target = np.uintp(begin + shift + low), np.uintp(to + low)
     for i in range(np.uintp(high - low)):
-        q[np.uintp(low) + i] += weight * table[source + i]
+        q[target + i] += weight * table[source + i]
     for i in range(high, n):
-        q[i] += weight * (top + slope * (shift + i - size + 1))
+        q[to + i] += weight * (top + slope * (shift + i - size + 1))
 
 
-@compiled
+@frugal
 def padded_places(first, offset, pad, places):
     """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
     bottom <= c < top, at values[place + c]."""
@@ -45,16 +45,16 @@ def padded_places(first, offset, pad, places):
 
 
 @nested
-def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, slope):
+def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, own, slope):
     """x[to + i] = sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
 
-    Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch) and
-    summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
+    Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch, from `own`
+    on) and summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
     Returns how many are listed, -1 where the list does not hold them all.
     """
-    fresh, far, listed = True, end - begin > LISTED, np.int64(0)
+    fresh, far, listed, none = True, end - begin > LISTED, np.int64(0), np.int64(0)
     for part in range(begin, end, LISTED):
-        m = np.uintp(0)
+        m = np.uintp(own)
         for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
             s, d = np.uintp(next_state[k]), origin - units[k]
             if d >= places[s, 0] and d + n <= places[s, 1]:
@@ -63,18 +63,19 @@ def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places
                 m += np.uintp(1)
             else:
                 far = True
-        if fresh and m == 0:
+        listed = np.int64(m) - own
+        if fresh and listed == 0:
             for i in range(np.uintp(many)):
                 x[np.uintp(to) + i] = 0.0
         elif fresh:
-            sum_rows(x, many, at, weight, np.int64(m), v, np.uintp(to))
+            sum_rows(x, many, at, weight, own, listed, v, np.uintp(to), none)
         else:
-            add_rows(x[to : to + many], many, at, weight, np.int64(m), v)
-        fresh, listed = False, np.int64(m)
+            add_rows(x, many, at, weight, own, np.int64(m), v, np.uintp(to), none)
+        fresh = False
     if far:
         for k in range(np.uintp(begin), np.uintp(end)):
             s, d = np.uintp(next_state[k]), origin - units[k]
             bottom, top, place = places[s, 0], places[s, 1], places[s, 2]
             if d < bottom or d + n > top:
-                add_far(x[to : to + n], n, prob[k], v, place + bottom, top - bottom, d - bottom, slope)
+                add_far(x, to, n, prob[k], v, place + bottom, top - bottom, d - bottom, slope)
     return -1 if far else listed

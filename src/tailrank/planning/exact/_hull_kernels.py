@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tailrank._system.jit import compiled
+from tailrank._system.jit import frugal
 
 
-@compiled
+@frugal
 def lower_hull(x, y, hull):
     """How many points the lower convex hull of (x, y) [n] has, x increasing; which they are is put into hull [n]."""
     m = 0

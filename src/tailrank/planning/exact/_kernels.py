@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined, prefetch
+from tailrank._system.jit import compiled, frugal, inlined, prefetch
 from tailrank.planning._row_kernels import BLOCK, lowest
 from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected
 from tailrank.planning.exact._tie_kernels import tell_apart
@@ -62,11 +62,11 @@ def backup(
     action. ahead: whether to ask for the tables of the next state early, which pays where they fit in no cache.
     """
     x, best, chosen = np.empty(n_actions * BLOCK), np.empty(2 * BLOCK), np.empty(2 * BLOCK)
-    at, weight = np.empty((n_actions, LISTED), np.int64), np.empty((n_actions, LISTED))
+    at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed = np.empty(n_actions, np.int64)
     row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
     store, track = actions.size > 0, means.size > 0
-    mean, scratch = np.empty(BLOCK + 8), np.empty((3, max(BLOCK, n_actions) + 8))
+    mean, bar, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     widest = 0
     for s in range(begin, end):
         widest = max(widest, offset[s + 1] - offset[s])
@@ -97,8 +97,9 @@ def backup(
                     units,
                     places,
                     values_next,
-                    at[m],
-                    weight[m],
+                    at,
+                    weight,
+                    m * LISTED,
                     1.0,
                 )
                 m += 1
@@ -129,7 +130,9 @@ def backup(
                     units,
                     places,
                     means_next,
-                    scratch,
+                    bar,
+                    w,
+                    position,
                     mean,
                 )
                 if block == 0:
@@ -160,7 +163,7 @@ def backup(
                         actions[offset[s + 1] - 1] = at_ends[s]
 
 
-@compiled
+@frugal
 def mix_tables(share, first, offset, pad, values, lowest, total, slope):
     """total[i] += sum over s of share[s] V(s, lowest + i): the tables of all states, mixed by their shares [S].
 
@@ -169,10 +172,10 @@ def mix_tables(share, first, offset, pad, values, lowest, total, slope):
     for s in range(first.size):
         if share[s] > 0.0:
             begin, size, shift = offset[s] + (2 * s + 1) * pad, offset[s + 1] - offset[s], lowest - first[s]
-            add_far(total, total.size, share[s], values, begin, size, shift, slope)
+            add_far(total, 0, total.size, share[s], values, begin, size, shift, slope)
 
 
-@compiled
+@frugal
 def return_range(n_actions, ptr, next_state, reward, low_next, high_next, cautious, low, high):
     """The least and the most that can still be earned from each state, in whole units or in floats.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tailrank._system.jit import compiled, inlined, nested
 from tailrank.planning._row_kernels import sum_rows
-from tailrank.planning.exact._gather_kernels import expected
+from tailrank.planning.exact._gather_kernels import LISTED, expected
 
 
 @inlined
@@ -28,7 +28,7 @@ def _zeros(values, at, n):
     return low
 
 
-@compiled(fastmath=True, no_cpython_wrapper=True)
+@compiled(fastmath=True, no_cpython_wrapper=True, _nrt=False)
 def _ties(x, row, paid, m, begin, n, bar):
     """How often an action passes the bar, beyond the once that every budget begin..n-1 needs, over m actions."""
     passed = 0.0
@@ -40,16 +40,16 @@ def _ties(x, row, paid, m, begin, n, bar):
 
 
 @nested
-def _mean_row(w, low, high, listed, at, weight, begin, end, origin, next_state, prob, units, places, means_next):
+def _mean_row(w, low, high, listed, at, weight, own, begin, end, origin, next_state, prob, units, places, means_next):
     """w[i] = E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
 
-    listed: how many of them `at` and `weight` hold; -1 where not all.
+    listed: how many of them `at` and `weight` hold, from `own` on; -1 where not all.
     """
-    n = high - low
+    n, start = high - low, origin + low
     if listed > 0:
-        sum_rows(w, (n + 7) // 8 * 8, at, weight, listed, means_next[low:], np.uintp(low))
+        sum_rows(w, (n + 7) // 8 * 8, at, weight, own, listed, means_next, np.uintp(low), low)
     else:
-        expected(w, low, n, n, begin, end, origin + low, next_state, prob, units, places, means_next, at, weight, 0.0)
+        expected(w, low, n, n, begin, end, start, next_state, prob, units, places, means_next, at, weight, own, 0.0)
 
 
 @nested
@@ -77,15 +77,17 @@ def tell_apart(
     units,
     places,
     means_next,
-    scratch,
+    bar,
+    w,
+    position,
     mean,
 ):
     """mean [n] of the best of the actions that tie for the least value; its name goes to chosen[here + i], i < n.
 
     Action r < m has the values x[row[r] + i] - paid[r]; best[here + i] is the least of them. gain [S A]: the expected
-    reward of each pair. skip: budgets that are left alone. scratch [3, n]. The rest: see `backup`, `expected`.
+    reward of each pair. skip: budgets that are left alone. bar, w [n] and position [A] are scratch. The rest: see
+    `backup`, `expected`.
     """
-    bar, w, position = scratch[0], scratch[1], scratch[2]
     for i in range(np.uintp(n)):
         bar[i] = best[here + i] + tie * abs(best[here + i])
     n_actions = listed.size
@@ -102,8 +104,9 @@ def tell_apart(
             j += 1
         r, pair = int(position[np.uintp(a)]), s * n_actions + int(a)
         begin, end = ptr[pair], ptr[pair + 1]
+        own = r * LISTED
         _mean_row(
-            mean, i, j, listed[r], at[r], weight[r], begin, end, origin, next_state, prob, units, places, means_next
+            mean, i, j, listed[r], at, weight, own, begin, end, origin, next_state, prob, units, places, means_next
         )
         for k in range(np.uintp(i), np.uintp(j)):
             mean[k] += gain[pair]
@@ -121,11 +124,12 @@ def tell_apart(
             continue
         pair = s * n_actions + int(name[r])
         begin, end = ptr[pair], ptr[pair + 1]
+        own = r * LISTED
         _mean_row(
-            w, low, high, listed[r], at[r], weight[r], begin, end, origin, next_state, prob, units, places, means_next
+            w, low, high, listed[r], at, weight, own, begin, end, origin, next_state, prob, units, places, means_next
         )
         for i in range(np.uintp(low), np.uintp(high)):
-            own = gain[pair] + w[i]
-            if x[u + i] <= bar[i] + b and own > mean[i] + tie * abs(own):
-                mean[i] = own
+            earned = gain[pair] + w[i]
+            if x[u + i] <= bar[i] + b and earned > mean[i] + tie * abs(earned):
+                mean[i] = earned
                 chosen[here + i] = name[r]

@@ -31,7 +31,7 @@ def _product(weights, begin, end, table, out, at):
     for j in range(rank):
         at[j] = j * width
     for r in range(begin, end):
-        sum_rows(out[r], width, at, weights[r], rank, flat, np.uintp(0))
+        sum_rows(out[r], width, at, weights[r], np.int64(0), rank, flat, np.uintp(0), np.int64(0))
 
 
 @compiled
@@ -50,7 +50,7 @@ def _convolve(row, width_in, law, padded, at, weight, out, width):
             at[m] = top - x
             weight[m] = law[x]
             m += 1
-    sum_rows(out, width, at, weight, m, padded, np.uintp(0))
+    sum_rows(out, width, at, weight, np.int64(0), m, padded, np.uintp(0), np.int64(0))
 
 
 @compiled

@@ -63,8 +63,10 @@ def recall_parts(policy: RecallPolicy) -> tuple[dict[str, np.ndarray], dict[str,
 def recall_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> RecallPolicy:
     """The policy that recalls."""
     tables.check_scalars(scalars, "kind", "observations", "action", "n_features", "n_actions", "inner")
-    if scalars["kind"] not in RECALLED or not isinstance(scalars["action"], bool):
-        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)} that recalls")
+    if scalars["kind"] not in RECALLED:
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)}")
+    if not isinstance(scalars["action"], bool):
+        raise InputError(f"action = {scalars['action']!r:.40}: must be true or false")
     m, A = (checks.whole(scalars[name], name) for name in ("n_features", "n_actions"))
     recall = Recall(checks.whole(scalars["observations"], "observations", least=0), scalars["action"])
     inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
