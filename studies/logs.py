@@ -1,6 +1,6 @@
 """Do the bounds of learn-logs hold, and what do its plans earn? Writes docs/logs_results.md (resumable).
 
-    python studies/logs.py [--seconds X] [--logs N] [--only NAME] [--episodes N] [--page]
+    python studies/logs.py [--seconds X] [--total X] [--logs N] [--only NAME] [--episodes N] [--page]
 
 A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
 log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
@@ -244,7 +244,9 @@ def measure(name: str, behaviour: str, n: int, first: int, most: int, seconds: f
         row["improved"] = learned.status == "improved"
         row["stepped"] = learned.diagnostics["returned"] == TILTED
         row["false_improved"] = row["improved"] and own is not None and true < own - TOLERANCE
-        rows.append(row | {key: true_cvar(policy, log, one) for key, policy in others(log, one).items()})
+        row |= {key: true_cvar(policy, log, one) for key, policy in others(log, one).items()}
+        gain = true - row["plain"]
+        rows.append(row | {"gain": gain, "gain_squared": gain**2})
     mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
     return {
         "process": name, "behaviour": behaviour, "episodes": n, "logs": len(rows), "tau": one.tau, "best": best,
@@ -306,8 +308,8 @@ HEAD = """\
 # Plans from records: what was measured
 
 Written by `python studies/logs.py` from `studies/results/logs.jsonl`; [logs](logs.md) explains the command. {cells}
-cells, {logs} logs in all, delta = {delta}; a cell has as many logs as fitted into its time, at most 1,000. Measured on
-commits {commits}.
+cells, {logs} logs in all, delta = {delta}; a cell has as many logs as fitted into its time, at most 1,000, which {full}
+cells have. Measured on commits {commits}.
 Behaviours: *uniform*; *half* and *near* play the best plan, but uniformly in 50% and 10% of the steps; *hole* is
 uniform but never takes one action in every other state; *expert* is the one of ICU-Sepsis. The command is told all
 states and actions, the range of the rewards, and whether the dynamics are the same at every step.
@@ -316,20 +318,21 @@ states and actions, the range of the rewards, and whether the dynamics are the s
 
 Allowed is {delta}. *lower*: the bound on the returned plan was above its exact CVaR. *upper*: the bound on every
 policy was below the best. *own*: the interval for the behaviour missed its exact CVaR (`-`: no exact value at hand).
-*improved*: how often the plan was called improved; *wrongly*: and was worse than the behaviour.
+*improved*: how often the policy was called improved; *wrongly*: and was worse than the behaviour; *stepped*: how often
+it was a step from the behaviour, which only logs with probabilities have (lock, random low-rank, ICU-Sepsis).
 
-| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| process | behaviour | episodes | logs | lower | upper | own | improved | wrongly | stepped |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 EARNED = """
 ## What the plans earn
 
 Means over the logs of exact CVaRs at the process's tau: of the best plan, of the behaviour, of the returned plan, of
 the plan that takes the counts for the truth, of the action taken most often, and of the pessimistic plan for the mean;
-then the mean bounds.
+then the mean bounds. *gain*: returned less plain counts on the same logs, with one standard error.
 
-| process (tau) | behaviour | episodes | best | own | returned | plain counts | cloned | mean plan | lower | upper |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| process (tau) | behaviour | episodes | best | own | returned | counts | gain | cloned | mean plan | lower | upper |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
 
@@ -362,20 +365,22 @@ def gaps(rows: list[dict]) -> str:
 def page(rows: list[dict]) -> str:
     """docs/logs_results.md."""
     rows = sorted(rows, key=_order)
-    text = HEAD.format(cells=len(rows), logs=sum(row["logs"] for row in rows), delta=DELTA, commits=_commits(rows))
+    full = sum(row["logs"] >= 1000 for row in rows)
+    logs = sum(row["logs"] for row in rows)
+    text = HEAD.format(cells=len(rows), logs=logs, delta=DELTA, full=full, commits=_commits(rows))
     for row in rows:
         m, known = row["mean"], row["own"] is not None
         own, wrong = (f"{m[key]:.3f}" if known else "-" for key in ("missed_behaviour", "false_improved"))
         found = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", own, f"{m['improved']:.2f}", wrong]
+        found.append(f"{m['stepped']:.2f}")
         text += _line(row["process"], row["behaviour"], row["episodes"], row["logs"], *found)
     text += EARNED
     for row in rows:
-        numbers = [
-            row["best"],
-            row["own"],
-            *(row["mean"][key] for key in ("true", "plain", "cloned", "mean", "lower", "upper")),
-        ]
-        cells_ = ("-" if x is None else f"{x:.3f}" for x in numbers)
+        m = row["mean"]
+        numbers = [row["best"], row["own"], *(m[key] for key in ("true", "plain", "cloned", "mean", "lower", "upper"))]
+        cells_ = ["-" if x is None else f"{x:.3f}" for x in numbers]
+        error = np.sqrt(max(m["gain_squared"] - m["gain"] ** 2, 0.0) / max(row["logs"] - 1, 1))
+        cells_.insert(4, f"{m['gain']:+.3f} ({error:.3f})" if row["logs"] > 1 else f"{m['gain']:+.3f}")
         text += _line(f"{row['process']} ({row['tau']:g})", row["behaviour"], row["episodes"], *cells_)
     return text + gaps(rows)
 
@@ -395,18 +400,20 @@ def _order(row: dict) -> tuple[str, str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help="for each cell")
+    parser.add_argument("--total", type=float, default=np.inf, help="for all cells")
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--only", help="one process or behaviour")
     parser.add_argument("--episodes", type=int, help="cells of so many episodes only")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if not options.page:
-        measured = done()
+        measured, end = done(), time.perf_counter() + options.total
         for cell in cells():
             begun = measured[cell]["logs"] if cell in measured else 0
             wanted = options.only in (None, *cell[:2]) and options.episodes in (None, cell[2])
-            if begun < options.logs and wanted:
-                row = measure(*cell, begun, options.logs, options.seconds)
+            seconds = min(options.seconds, end - time.perf_counter())
+            if begun < options.logs and wanted and seconds > 0.0:
+                row = measure(*cell, begun, options.logs, seconds)
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(*cell, row["logs"], f"{row['seconds']:.0f} s", row["mean"], flush=True)

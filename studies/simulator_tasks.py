@@ -6,6 +6,9 @@ pole      CartPole with gusts, 100 steps, and a fall that costs 50
 stock     perishable stock of three ages with random demand, eight order sizes
 hover     a craft in turbulent wind that must not leave its band
 lava      MiniGrid's DistShift1 with slips
+lander    LunarLander-v3 with wind
+shop      or-gym's lost-sales supply chain of three stages, orders of 0, 20 or 40 each
+sepsis    ICU-Sepsis, paid in quality-adjusted time (see examples/sepsis.py); the simulator's own 0 or 1 has no tail
 """
 
 from __future__ import annotations
@@ -169,6 +172,55 @@ class Lava(gymnasium.Wrapper):
         return self._seen(), (1.0 if reward > 0 else -1.0 if over else 0.0) - 0.01, bool(over), False, {}
 
 
+class Shop(gymnasium.ActionWrapper):
+    """or_gym_inventory/InvManagementLostSales-v0 with 27 orders in place of a Box of thousands; H = 30."""
+
+    def __init__(self) -> None:
+        import or_gym_inventory  # noqa: F401
+
+        super().__init__(gymnasium.make("or_gym_inventory/InvManagementLostSales-v0", disable_env_checker=True))
+        self.action_space = spaces.Discrete(27)
+
+    def action(self, action):
+        return np.array([20 * (int(action) // 3**i % 3) for i in range(3)])
+
+
+class Ward(gymnasium.Env):
+    """ICU-Sepsis for ten blocks of four hours: one at home counts 1, one in intensive care 1/2, after death nothing.
+
+    An action is one of the admissible treatments of the state (counted round). Needs icu_sepsis.
+    """
+
+    DEATH, HOME = 713, 714
+    shared = None
+
+    def __init__(self) -> None:
+        from pathlib import Path
+
+        import icu_sepsis
+        from icu_sepsis.envs.sepsis import ICUSepsisEnv
+        from icu_sepsis.utils.io import MDPParameters
+
+        if Ward.shared is None:
+            Ward.shared = MDPParameters(Path(icu_sepsis.__file__).parent / "envs" / "assets")
+        self.inner = ICUSepsisEnv(params=Ward.shared)
+        self.admissible = Ward.shared.admissible_actions
+        most = max(len(doses) for doses in self.admissible[: self.DEATH])
+        self.observation_space, self.action_space = spaces.Discrete(716), spaces.Discrete(most)
+
+    def reset(self, *, seed=None, options=None):
+        self.state, _ = self.inner.reset(seed=seed)
+        return int(self.state), {}
+
+    def step(self, action):
+        if self.state == self.HOME:
+            return self.HOME, 1.0, False, False, {}
+        doses = self.admissible[self.state]
+        self.state = self.inner.step(divmod(int(doses[int(action) % len(doses)]), 5))[0]
+        reward = {self.DEATH: 0.0, self.HOME: 1.0}.get(int(self.state), 0.5)
+        return int(self.state), reward, bool(self.state == self.DEATH), False, {}
+
+
 def windy_lander():
     """LunarLander with wind; needs Box2D."""
     return gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
@@ -182,7 +234,8 @@ TASKS = {
     "hover": (Hover, 120),
     "lava": (Lava, 60),
     "lander": (windy_lander, 400),
-    "sepsis": ("icu_sepsis:Sepsis/ICU-Sepsis-v2", 100),
+    "shop": (Shop, 30),
+    "sepsis": (Ward, 10),
 }
 """What makes the environment, and its horizon."""
 FOR_DEFAULTS = ("trading", "pole", "maze", "hover")

@@ -7,7 +7,7 @@ when it is done, and runs that are there already are skipped, so that the study 
 --table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
 
 Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults; so were CartPole-v1,
-Taxi-v4 and MountainCar-v0 for the exploration. The others only judge, and seeds that are reported begin at 10. qr-dqn
+Taxi-v4 and MountainCar-v0 for the exploration. The others only judge, and seeds that are reported begin at 100. qr-dqn
 and ppo need the extra `deep`.
 """
 
@@ -40,8 +40,11 @@ from tailrank.learning.rivals.observations.equal_steps import trained_rival
 from tailrank.policies.tables import UniformPolicy
 
 RESULTS, PAGE = HERE / "results" / "simulators_kernel.jsonl", HERE.parent / "docs" / "simulators_kernel_results.md"
-METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "shortfall-dqn", "auto")
-TAU, FIRST, FRESH, WIDTH = 0.1, 10, 2000, 8
+METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "search", "shortfall-dqn", "auto")
+DEEP = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
+TAU, FIRST, FRESH, WIDTH = 0.1, 100, 2000, 8
+FEWER = {"lander": 500}
+"""Fresh episodes where 2,000 would take longer than the training."""
 
 
 def run(task: str, method: str, steps: int, seed: int) -> dict[str, object]:
@@ -51,7 +54,7 @@ def run(task: str, method: str, steps: int, seed: int) -> dict[str, object]:
         streams, begun = Streams(seed), time.process_time()
         policy, about = trained(method, env, steps, seed, streams)
         seconds = time.process_time() - begun
-        returns = play_simulator(policy, env, streams.evaluation_seeds(0, FRESH)).returns
+        returns = play_simulator(policy, env, streams.evaluation_seeds(0, FEWER.get(task, FRESH))).returns
     found = cvar_interval(returns, TAU, 0.95, rng=streams.evaluation(0, 1))
     row = {"task": task, "method": method, "steps": steps, "seed": seed, "cvar": cvar(returns, TAU)}
     row |= {"low": found.lower, "high": found.upper, "mean": float(returns.mean()), "seconds": round(seconds, 1)}
@@ -70,7 +73,7 @@ def trained(method, env, steps, seed, streams):
         return UniformPolicy(env.n_actions, env.horizon, streams.planner(0)), {}
     if method == "rule":
         return rule_of_thumb(env.name), {}
-    if method in ("kernel", "shortfall-dqn", "auto"):
+    if method in ("kernel", "search", "shortfall-dqn", "auto"):
         learner = replace(make_learner(method, "simulator", tau=TAU), total_steps=steps)
         state = learner.init(env, streams)
         while not learner.over(state, env.horizon):
@@ -89,9 +92,10 @@ def rows() -> list[dict]:
 
 
 def table() -> str:
-    """The page: a row a task and number of steps, CVaR of every method (all seeds), the best in bold."""
+    """The page: a row a task and number of steps, CVaR of every method (all seeds), the best in bold, a verdict."""
     found = rows()
-    lines = ["| task | steps | " + " | ".join(METHODS) + " |", "| --- | ---: |" + " ---: |" * len(METHODS)]
+    lines = ["| task | steps | " + " | ".join((*METHODS, "auto against deep rivals")) + " |"]
+    lines.append("| --- | ---: |" + " ---: |" * len(METHODS) + " --- |")
     for task in TASKS:
         for steps in sorted({r["steps"] for r in found if r["task"] == task and r["steps"]}):
             cells, means = [], {}
@@ -108,6 +112,7 @@ def table() -> str:
             best = best if sum(m not in ("uniform", "rule") for m in means) > 1 else ""
             cells = [f"**{c}**" if m == best else c for m, c in zip(METHODS, cells, strict=True)]
             star = " (defaults)" if task in FOR_DEFAULTS else ""
+            cells.append(verdict([r for r in found if r["task"] == task and r["steps"] == steps]))
             lines.append(f"| {task}{star} | {steps:,} | " + " | ".join(cells) + " |")
     times = [
         f"{m} {np.mean([r['seconds'] for r in found if r['method'] == m and r['steps'] == s]):.0f} s at {s:,}"
@@ -117,12 +122,26 @@ def table() -> str:
     return "\n".join([*lines, "", "Processor seconds of a run, mean over tasks: " + ", ".join(times) + ".", ""])
 
 
+def verdict(found: list[dict]) -> str:
+    """Of auto beside the deep rivals of a task and number of steps, by the 95% intervals of all their runs."""
+    mine, theirs = ([r for r in found if r["method"] in names] for names in (("auto",), DEEP))
+    if not mine or not theirs:
+        return ""
+    if min(r["low"] for r in mine) > max(r["high"] for r in theirs):
+        return f"better than all of {len(theirs)}"
+    if max(r["high"] for r in mine) < max(r["low"] for r in theirs):
+        return "worse than the best"
+    best = np.mean([r["cvar"] for r in mine]) >= max(r["cvar"] for r in theirs)
+    return "best, intervals overlap" if best else "not best, intervals overlap"
+
+
 def possible(task: str, method: str) -> bool:
     """Whether the rule, or the package that a method or task needs, is there; says so where it is not."""
     if method == "rule":
         return rule_of_thumb(TASKS[task][0]) is not None
-    needs = {"sb3_contrib": method in ("qr-dqn-mean", "qr-dqn-cvar", "ppo"), "jax": method == "shortfall-dqn"}
+    needs = {"sb3_contrib": method in DEEP, "jax": method == "shortfall-dqn"}
     needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis", "minigrid": task == "lava"}
+    needs |= {"or_gym_inventory": task == "shop"}
     missing = [name for name, needed in needs.items() if needed and find_spec(name) is None]
     if missing:
         print(f"{task}, {method}: left out, {', '.join(missing)} is not installed", flush=True)

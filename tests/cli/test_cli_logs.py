@@ -7,7 +7,7 @@ import json
 import pytest
 
 from command import cli, fails
-from logged import frame_of, small_mdp
+from logged import frame_of, small_mdp, wide
 from tailrank import read_mdp, write_mdp
 
 KEYS = ["status", "tau", "delta", "episodes", "transitions", "lower", "upper", "promise", "behaviour", "seconds", "out"]
@@ -120,6 +120,22 @@ def test_check_says_what_is_there(ward):
     assert bad.exit_code == 1
     assert "line 7, column 'step': step 2 follows step 0" in bad.stdout
     assert json.loads(cli("check", ward / "model.csv", "--json").stdout)["kind"] == "mdp"
+
+
+def test_a_step_from_the_behaviour(tmp_path):
+    """Without it there is a note that names the option; with it the plan is a policy that draws its actions."""
+    path, out = write(tmp_path / "log.csv", wide(4000, 0)), tmp_path / "step"
+    asked = ("learn-logs", path, "--tau", 0.5, "--dynamics", "same")
+    assert "--fallback step returns it" in cli(*asked, "--out", tmp_path / "plan").stdout
+    done = cli(*asked, "--fallback", "step", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("improved")
+    assert "with more of what leads to more" in done.stdout
+    assert "draws its actions" in cli("show", out).stdout
+    judged = json.loads(cli("evaluate", out, "--logs", path, "--json").stdout)["results"][0]
+    assert judged["matched"] == judged["episodes"]
+    assert cli("report", out, "-o", tmp_path / "page.html").exit_code == 0
+    assert "a step from the behaviour" in (tmp_path / "page.html").read_text()
 
 
 def test_names_and_admissible_actions(ward):

@@ -13,7 +13,7 @@ from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.simulators.counted import steps_matter
-from tailrank.learning.simulators.kernel import KernelCandidate
+from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import distinct_observations, fit_kernel
@@ -130,6 +130,9 @@ def test_finite_observations_become_counts():
     assert len(model.representatives) == len(distinct_observations(played.features)) == 3
     assert model.visits.sum() == data.n
     assert model.neighbours == 1
+    fitted = FittedKernel(model, 0.1, 3, 0.3, 0.1, played.returns())
+    unseen = np.vstack([played.features[:4], np.full((1, 4), 0.5)])
+    assert fitted._unseen(0, unseen).tolist() == [False] * 4 + [True]  # explored at random, not by the nearest plan
     for j in range(3):
         for a in range(3):
             e = slice(model.rows.ptr[3 * j + a], model.rows.ptr[3 * j + a + 1])

@@ -50,7 +50,7 @@ def test_a_gymnasium_environment_by_id_by_instance_and_by_factory():
         tr.learn(source, tau=0.2, episodes=12, horizon=8)
         for source in ("CartPole-v1", gymnasium.make("CartPole-v1"), lambda: gymnasium.make("CartPole-v1"))
     ]
-    assert {type(learned.learner).__name__ for learned in found} == {"KernelLearner"}
+    assert {type(learned.learner).__name__ for learned in found} == {"AutoLearner"}
     for learned in found:
         action, _ = learned.predict(np.zeros(4, dtype=np.float32))
         assert int(action) in (0, 1)

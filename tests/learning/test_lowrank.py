@@ -85,6 +85,17 @@ def test_the_mean_of_networks_has_the_mean_of_logits():
     )
 
 
+def test_of_many_transitions_each_carries_its_part_of_the_decay(fitted, monkeypatch):
+    """Training on a third more than the search looked at has three quarters of the decay, as all its steps show."""
+    _env, replay, fit = fitted
+    found, n = [], OutcomeData.of(replay, 3).h.size
+    monkeypatch.setattr("tailrank.learning.lowrank.oracle.QUICK", 3 * n // 4)
+    monkeypatch.setattr(network.DecayedAdam, "step", lambda adam, *_: found.append(adam.decay))
+    LowRankOracle(rank=3, shared=True, members=1).updated(fit, replay, rng=np.random.default_rng(0))
+    assert found == pytest.approx([0.75 * fit.setting.decay] * len(found), rel=0.01)
+    assert len(found) > 0
+
+
 def test_em_on_psi_never_lowers_the_likelihood():
     """phi fixed: each M-step raises the log likelihood plus the log of the prior that shrinkage stands for."""
     rng = np.random.default_rng(3)
@@ -157,7 +168,7 @@ def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
 def test_likelihood_puts_the_right_model_in_charge():
     """The low-rank family has no clusters; in the lock they are all there is."""
     low, lock = make_simulator("continuous-lowrank", horizon=4), make_simulator("rich-lock", horizon=2, n_actions=3)
-    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(rank=3, shared=True, members=1, epochs=8))
+    learner = LowRankELA(tau=0.2, lowrank=LowRankOracle(rank=3, shared=True, members=1, epochs=8), pilot=40)
     state = learner.init(low, Streams(1))
     assert state.fit is not None
     assert state.chosen.startswith("low rank")
@@ -173,16 +184,18 @@ def test_settings_are_searched_for_only_where_a_quick_fit_wins(monkeypatch):
     def search(*_, **__):
         raise Stop
 
-    lock, learner = make_simulator("rich-lock", horizon=2, n_actions=3), LowRankELA(tau=0.2, longest_pilot=20)
+    lock, learner = make_simulator("rich-lock", horizon=2, n_actions=3), LowRankELA(tau=0.2, pilot=40, longest_pilot=40)
     monkeypatch.setattr(LowRankOracle, "candidate", lambda *_, **__: None)
     monkeypatch.setattr(LowRankOracle, "fit", search)
-    for lead, compared in ((0.9, 20), (-3.1, 40)):
+    for lead, compared in ((0.9, 40), (-3.1, 80)):
         monkeypatch.setattr(LowRankELA, "_lead", lambda *_, lead=lead: lead)
         assert learner.init(lock, Streams(1)).fit is None
         assert learner._compare(learner.block.init(lock, Streams(1)), lock, Streams(1), None).compared == compared
     monkeypatch.setattr(LowRankELA, "_lead", lambda *_: 1.1)
     with pytest.raises(Stop):
         learner.init(lock, Streams(1))
+    few = replace(learner, pilot=39, longest_pilot=39).init(lock, Streams(1))  # too few to compare
+    assert (few.fit, few.compared) == (None, 39)
 
 
 def test_sensitivity_is_the_fisher_information_of_what_the_network_says():

@@ -114,9 +114,33 @@ def walked(policy, n, seed, H=4):
     return returns
 
 
+def check_bound_of_the_class(model, given):
+    """With the alpha of the theory nothing is left, with none it is what the model promises, in between it falls."""
+
+    def bound(scale):
+        schedule = replace(theory(0.05), alpha_scale=scale)
+        if model == "lowrank":
+            return lowrank_bound(*given[:-1], schedule).plan.objective
+        return kernel_bound(*given[:-1], schedule)[0].promise
+
+    found = [bound(scale) for scale in (1e-12, 1e-5, 1.0)]
+    assert found[0] > found[1] > found[2]
+    assert found[2] <= 4 * -3.0  # four steps of the worst reward
+    if model == "lowrank":
+        plain = models.policy_for(*given[:2], 4, 0.25).plan.objective
+    else:
+        kernel = given[0]
+        allowed = np.ones_like(kernel.visits, dtype=bool)
+        plain = models.plan_kernel(kernel.rows, kernel.scale, 4, kernel.start, 0.25, 0 * kernel.visits, allowed).promise
+    assert found[0] == pytest.approx(plain, abs=1e-4)
+
+
 @pytest.mark.parametrize("model", ["lowrank", "kernel"])
-def test_models_of_a_line_are_planned_with_fear(model, tmp_path):
+def test_models_of_a_line_are_planned_with_fear(model, tmp_path, monkeypatch):
+    given, bounded = [], {"lowrank": lowrank_bound, "kernel": kernel_bound}[model]
+    monkeypatch.setattr(models, f"{model}_bound", lambda *args: given.extend(args) or bounded(*args))
     learned = learn_logs(walk(250, 0), 0.25, model=model)
+    check_bound_of_the_class(model, given)
     earned = cvar(walked(learned.policy, 3000, 1), 0.25)
     assert learned.diagnostics["model"].startswith("low rank" if model == "lowrank" else "kernel")
     assert learned.lower <= earned
@@ -190,32 +214,3 @@ def test_clone_of_who_saw_observations(tmp_path):
     seen = np.random.default_rng(3).random((50, 1))
     fresh = SoftmaxPolicy(learned.policy.network, np.random.default_rng(0))
     np.testing.assert_array_equal(again.act(1, seen, again.start(50)), fresh.act(1, seen, fresh.start(50)))
-
-
-@pytest.mark.parametrize("model", ["lowrank", "kernel"])
-def test_bound_of_the_class(model):
-    """With the alpha of the theory nothing is left, with none it is what the model promises, in between it falls."""
-    log = read_log(walk(80, 5))
-    rng = np.random.default_rng(0)
-    if model == "lowrank":
-        replay, _ = models.replay_of(log)
-        fit = models.fit_lowrank(replay, 2, rng)
-        support = models.support_of(fit, replay, rng)
-
-    def bound(scale):
-        schedule = replace(theory(0.05), alpha_scale=scale)
-        if model == "lowrank":
-            return lowrank_bound(fit, support, replay, 0.25, schedule).plan.objective
-        return kernel_bound(kernel, 4, 0.25, 80, schedule)[0].promise
-
-    if model == "kernel":
-        kernel = models.fit_kernel_model(models.played_episodes(log), 2, 0.25, rng)
-    found = [bound(scale) for scale in (1e-12, 1e-5, 1.0)]
-    assert found[0] > found[1] > found[2]
-    assert found[2] <= 4 * -3.0  # four steps of the worst reward
-    if model == "lowrank":
-        plain = models.policy_for(fit, support, 4, 0.25).plan.objective
-    else:
-        allowed = np.ones_like(kernel.visits, dtype=bool)
-        plain = models.plan_kernel(kernel.rows, kernel.scale, 4, kernel.start, 0.25, 0 * kernel.visits, allowed).promise
-    assert found[0] == pytest.approx(plain, abs=1e-4)

@@ -19,10 +19,11 @@ SMALL = {
     "c51": {"quantiles": 11, "hidden": (8,), "report": 50, "batch": 16, "low": 0.0, "high": 1.0},
     "bins": {"batch": 40, "projections": 3},
     "kernel": {"representatives": 30},
+    "search": {"policies": 8, "rounds": 2},
     "shortfall-dqn": {"hidden": (8,), "effort": 2.0},
-    "auto": {"representatives": 30, "hidden": (8,), "effort": 2.0},
+    "auto": {"representatives": 30, "policies": 8, "rounds": 2},
 }
-PAIRED = ("kernel", "shortfall-dqn", "auto")
+PAIRED = ("kernel", "search", "shortfall-dqn", "auto")
 """Compare what they may return on the same seeds."""
 EACH = pytest.mark.parametrize(
     "name",

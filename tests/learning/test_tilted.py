@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from logged import frame_of, small_mdp
-from tailrank import MarkovPolicy, evaluate
+from logged import frame_of, small_mdp, wide
+from tailrank import InputError, MarkovPolicy, evaluate
 from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
@@ -63,23 +63,12 @@ def test_bound_by_weights_holds():
     assert np.mean(found) > 0.0
 
 
-def wide(n, seed, S=200, H=4):
-    """Many states that come as they like: action 1 pays 1 with chance 0.9, action 0 with chance 0.2."""
-    rng = np.random.default_rng(seed)
-    action = (rng.random(n * H) < 0.3).astype(int)
-    return {
-        "episode": np.repeat(np.arange(n), H),
-        "step": np.tile(np.arange(H), n),
-        "state": rng.integers(0, S, n * H),
-        "action": action,
-        "reward": (rng.random(n * H) < np.where(action == 1, 0.9, 0.2)).astype(float),
-        "probability": np.where(action == 1, 0.3, 0.7),
-    }
-
-
 def test_a_step_shows_what_plans_cannot():
     """No pair was seen often and no long episode is the plan's, yet more of action 1 is surely better."""
-    learned = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False)
+    plan = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False)
+    assert plan.status == "not improved"
+    assert "fallback=step" in plan.notes[-1]
+    learned = learn_logs(wide(4000, 0), 0.5, dynamics="same", diagnose=False, fallback="step")
     assert learned.status == "improved"
     assert learned.diagnostics["returned"] == TILTED
     assert isinstance(learned.policy, ClonedPolicy)
@@ -93,3 +82,10 @@ def test_a_step_shows_what_plans_cannot():
         left -= min(chance, left)
     assert learned.lower <= true
     assert learned.promise == pytest.approx(true, abs=0.2)
+
+
+def test_a_step_needs_probabilities():
+    frame = wide(50, 0)
+    del frame["probability"]
+    with pytest.raises(InputError, match="fallback = step: needs states and the column 'probability'"):
+        learn_logs(frame, 0.5, fallback="step")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from map_cases import Formula, beside_of
 
+from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import UniformPolicy
 from tailrank.report._maps import state_maps
 
@@ -71,6 +72,13 @@ def test_few_values_are_cells_of_their_own():
     beside = beside_of(2)
     seen = np.random.default_rng(0).choice([0.0, 1.0, 5.0], size=(200, 2))
     assert floats(state_maps(Formula(2, (0, 1)), replace(beside, seen=seen))["across"]).tolist() == [0.0, 1.0, 5.0]
+
+
+def test_a_policy_on_some_of_the_actions_has_maps_too():
+    policy, beside = Formula(2, (0, 1)), beside_of(2)
+    plain, some = state_maps(policy, beside), state_maps(SubsetPolicy(policy, np.array([2, 5, 7, 11])), beside)
+    np.testing.assert_array_equal(unpacked(some["actions"]), np.array([2, 5, 7, 11])[unpacked(plain["actions"])])
+    assert some["values"] == plain["values"]
 
 
 def test_what_cannot_be_drawn_is_said():

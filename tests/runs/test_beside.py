@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pytest
 from safetensors.numpy import save
@@ -74,6 +76,17 @@ def test_others_play_the_episodes_of_the_judge(tmp_path):
     assert (first["feature"], first["bits"] > 0.6) == (0, True), "the feature that the action depends on"
     assert first["counts"][0][1] == 0
     assert first["counts"][-1][0] == 0
+
+
+def test_observations_of_long_episodes_are_thinned():
+    n = 1000
+    rewards, actions = np.zeros((1, n)), np.zeros((1, n), dtype=np.int64)
+    seen = np.arange(n + 1.0)[None, :, None]
+    few = np.zeros(1, dtype=np.int64)
+    data = beside_data(Beside({}, np.zeros((1, 1)), few, few, np.zeros(1), rewards, actions, seen, few), (0.1,))
+    assert data["stride"] == 3
+    line = np.frombuffer(base64.b64decode(data["played"][0]["seen"][0]["f8"]))
+    np.testing.assert_array_equal(line, np.arange(0, n + 1, 3))
 
 
 def test_information_is_that_of_the_definition():

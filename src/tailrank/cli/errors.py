@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 OPTIONS = (
-    "axis_order|baseline|columns|discount|episodes|horizon|imports|index_base|levels|max_episodes|memory|method|"
+    "axis_order|baseline|columns|discount|episodes|fallback|horizon|imports|index_base|levels|max_episodes|memory|method|"
     "reward_range|seconds|start|states|tolerance|unit|what|width"
 )
 ARGUMENT = re.compile(rf"(?<![\w-])({OPTIONS})=(\.\.\.|\w[\w.-]*)")

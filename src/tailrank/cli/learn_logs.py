@@ -66,7 +66,7 @@ PATIENCE = 10.0
     "--fallback",
     default="plan",
     show_default=True,
-    metavar="plan|behaviour",
+    metavar="plan|behaviour|step",
     help="What to return where nothing is sure to improve.",
 )
 @objective_options
@@ -162,7 +162,8 @@ def show(learned: LearnedFromLogs, out: Path) -> None:
     say(f"{learned.status} ({learned.episodes} episodes, {learned.transitions} transitions, {learned.seconds:.1f} s)")
     say(f"  {learned.objective} of the plan    at least {learned.lower:.6g} {sure}")
     model = "model" if "model" in learned.diagnostics else "counts"
-    say(f"  {f'if the {model} were the truth':<32}{learned.promise:.6g}")
+    told = "by weighted returns" if learned.diagnostics.get("returned") == TILTED else f"if the {model} were the truth"
+    say(f"  {told:<32}{learned.promise:.6g}")
     say(f"  of any policy                   at most {learned.upper:.6g} {sure}")
     say(f"  of whoever made the log         {b.cvar:.6g}, in [{b.low:.6g}, {b.high:.6g}] {sure}; mean {b.mean:.6g}")
     say(f"  the log has {cover.seen_pairs} of {cover.possible_pairs} pairs of state and action")

@@ -45,12 +45,13 @@ def returned(text: str) -> str:
     'the plan of the last model, with 5 imagined visits of every outcome'
     """
     numbers = re.fullmatch(r"greedy, prior ([^,]+), caution ([^,]+)", text)
-    kernel = re.fullmatch(r"kernel, share (.+)", text)
+    kernel = re.fullmatch(r"kernel, share ([^,]+)(, after \d+ episodes)?", text)
     if kernel is not None:
-        some = (
-            "" if float(kernel[1]) == 0 else f", without actions tried less than {float(kernel[1]):g} of the most tried"
-        )
-        return f"the plan of the kernel model{some}"
+        share, then = float(kernel[1]), kernel[2] or ""
+        some = f", without actions tried less than {share:g} of the most tried" if share else ""
+        return f"the plan of the kernel model{then}{some}"
+    if text.startswith("search"):
+        return re.sub(r"^search", "the policy found by searching in a model", text)
     if numbers is None:
         plain = re.sub(r"^iterate (\d+)", r"the plan of iteration \1", text)
         return re.sub(r"^greedy", "the plan of the last model", plain)

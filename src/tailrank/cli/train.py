@@ -57,7 +57,7 @@ def run_options(function: F) -> F:
             if name in LEARNER:
                 learner.setdefault(name, []).append(place)
     options = [
-        click.option("--algorithm", metavar="NAME", help="The learner, see tailrank list.  [default: ela]"),
+        click.option("--algorithm", metavar="NAME", help="The learner, see tailrank list.  [default: ela, or auto]"),
         click.option("--tau", type=float, metavar="T", help="Tail fraction in (0, 1].  [default: 0.1]"),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of the environment."),
         *(option_of(name, *places) for name, places in learner.items()),
@@ -112,7 +112,7 @@ def train(
     **options: Any,
 ) -> None:
     """Learn a policy for SOURCE: an environment of tailrank list (risky-lock, walled-lock, ...), or an MDP as for
-    solve; from observations: rich-lock, or any Gymnasium environment with --model mixture, neural, linear or table.
+    solve; from observations: rich-lock, or any Gymnasium environment, by --algorithm auto.
 
     A run can be stopped at any time (Ctrl-C) and continued with --resume, with the same result; more --iterations or
     --episodes than before make it longer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -24,7 +25,7 @@ from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
 from tailrank.risk.measures.base import Measure
 
-SMOOTH = "kernel"
+SMOOTH = "auto"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
 MOST_PLAYED = 1000
 """The same where states can be counted."""
@@ -54,7 +55,7 @@ def learn(
     (0, 1], 0.1 if nobody says. objective: a measure in place of the CVaR, one that is an OCE, a utility or a target
     (`MeanCVaR(0.1, weight=0.5)`, `Entropic(0.5)`, `Target(10)`, ...). model: what is fitted, "auto" or a
     word of `tailrank train --model`; those from "mixture" on learn from observations. algorithm: a learner of
-    `tailrank list`; if nobody says, ELA, or the kernel learner for a simulator of Gymnasium where no model is given.
+    `tailrank list`; if nobody says, ELA, or `auto` for a simulator of Gymnasium where no model is given.
     learner: one that was made before, instead of model and algorithm. seed: of everything that is random. horizon:
     number of steps, where the source does not say. settings: of the learner (rank=3, batch=10, ...) and of the
     environment, by name.
@@ -102,7 +103,10 @@ def learn(
             break
     policy, promise = _returned(learner, state, env, streams, least)
     played = np.concatenate(returns) if returns else np.zeros(0)
-    learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env)
+    doubt = str(getattr(learner, "doubt", lambda *_: "")(state, env, streams))
+    if doubt:
+        warnings.warn(doubt, stacklevel=2)
+    learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env, doubt)
     hooks["on_training_end"](learned)
     return learned
 

@@ -25,6 +25,7 @@ class Learned(Result):
     promise: the CVaR (or other objective) that the learner's model promises, nan where it has none: a belief, which
     `evaluate` tests.
     returns [n]: of the episodes on the way, none where the learner keeps none. state, learner: for going on.
+    doubt: why the promise is not to be believed, where fresh episodes say so.
     """
 
     policy: Policy
@@ -35,6 +36,7 @@ class Learned(Result):
     state: Any = field(compare=False)
     learner: Any = field(compare=False)
     env: Any = field(compare=False)
+    doubt: str = ""
 
     @property
     def encoder(self) -> Any:
@@ -73,8 +75,8 @@ class Learned(Result):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was assumed about the environment."""
-        return tuple(getattr(self.env, "notes", ()))
+        """What was assumed about the environment, and why the promise is in doubt."""
+        return (*getattr(self.env, "notes", ()), *([self.doubt] if self.doubt else []))
 
     @property
     def home(self) -> Any:

@@ -231,6 +231,7 @@ class SimulatorLearner(Tail, ABC):
 
     total: the episodes that will be played in all, for schedules that end with them; a run fills it in.
     keeps_episodes: whether its state has a `replay`, which is stored beside the checkpoint (see `runs/job.py`).
+    refines: whether it can begin with a part of the actions (`envs/action_grid.py`).
     """
 
     kind: ClassVar[str] = SIMULATOR
@@ -238,10 +239,13 @@ class SimulatorLearner(Tail, ABC):
     stored: ClassVar[bool] = True
     foresees: ClassVar[bool] = False
     keeps_episodes: ClassVar[bool] = False
+    refines: ClassVar[bool] = False
     total: int | None = fixed(None)
 
     def prepared(self, env: Simulator, streams: Streams, total: int | None) -> Self:
         """Itself with the number of episodes that will be played."""
+        if getattr(env, "grid", None) is not None and not self.refines:
+            raise InputError(f"refine: {type(self).__name__} does not refine actions; kernel and auto do")
         return replace(self, total=total)
 
     @abstractmethod

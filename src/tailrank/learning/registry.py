@@ -51,6 +51,7 @@ SIMULATED: dict[str, str] = {
     "bins": f"{_OBSERVATIONS}.bins:Bins",
     "kernel": "tailrank.learning.simulators.learners:KernelLearner",
     "shortfall-dqn": "tailrank.learning.simulators.learners:ShortfallLearner",
+    "search": "tailrank.learning.simulators.learners:SearchLearner",
     "auto": "tailrank.learning.simulators.learners:AutoLearner",
 }
 """Learners on simulators."""

@@ -109,6 +109,11 @@ class SoftmaxPolicy(Memoryless):
         """m."""
         return int((self.network.trunk[0][0] if self.network.trunk else self.network.head[0]).shape[0])
 
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.network.head.shape[2])
+
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
         p = self.network.probabilities(h, states)

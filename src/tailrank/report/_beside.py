@@ -15,6 +15,8 @@ NAMES = {"uniform": "Uniform actions", "neutral": "Plan for the mean"}
 BINS, MOST_FEATURES = 12, 6
 MOST_LINES = 4
 """Coordinates of observations that are drawn along episodes."""
+MOST_POINTS = 400
+"""Steps of an episode at which they are drawn: all, or every second, third, ... (`stride`)."""
 FEWEST = 50
 """Steps below which nothing is said about what the policy does where."""
 
@@ -23,23 +25,23 @@ def beside_data(beside: Beside | None, levels: tuple[float, ...]) -> dict[str, A
     """The parts `beside`, `watched`, `played` and `observed` (which coordinates of the observations are shown along the
     episodes) of a policy; None where there is nothing."""
     if beside is None:
-        return {"beside": [], "watched": None, "played": None, "observed": []}
+        return {"beside": [], "watched": None, "played": None, "observed": [], "stride": 1}
     others = [
         {"name": NAMES[name], "law": pack_law(ReturnLaw.of(returns), levels, LAW_VALUES) | _sample(returns)}
         for name, returns in beside.others.items()
     ]
     watched = _watched(beside)
     told = [one["feature"] for one in watched["features"]] if watched else list(range(beside.seen.shape[1]))
-    shown = told[:MOST_LINES]
+    shown, stride = told[:MOST_LINES], 1 + beside.actions.shape[1] // MOST_POINTS
     kept = [
         {
             "rewards": pack(beside.rewards[e, :steps]),
             "actions": beside.actions[e, :steps].tolist(),
-            "seen": [pack(beside.observations[e, : steps + 1, j]) for j in shown],
+            "seen": [pack(beside.observations[e, : steps + 1 : stride, j]) for j in shown],
         }
         for e, steps in enumerate(beside.lengths)
     ]
-    return {"beside": others, "watched": watched, "played": kept, "observed": shown}
+    return {"beside": others, "watched": watched, "played": kept, "observed": shown, "stride": stride}
 
 
 def _sample(returns: np.ndarray) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import ChargedBudget, Memoryless
 from tailrank.report._levels import pack
 from tailrank.runs.beside import FEATURES, Beside
@@ -39,7 +40,7 @@ def state_maps(policy: Any, beside: Beside | None) -> dict[str, Any] | str:
     """The maps for the page, or why there are none."""
     if policy is None or beside is None or not beside.seen.size:
         return "There is nothing that the policy was seen to do, and so nothing to draw a map of."
-    if not isinstance(policy, ChargedBudget | Memoryless) or not hasattr(policy, "n_features"):
+    if not isinstance(_core(policy), ChargedBudget | Memoryless) or not hasattr(policy, "n_features"):
         return "The policy remembers more than a budget, so that its actions are no map of observations."
     if policy.n_features != beside.seen.shape[1]:
         return f"Observations have {policy.n_features} numbers, maps are drawn for up to {FEATURES}."
@@ -68,7 +69,7 @@ class Charted:
     @property
     def budgeted(self) -> bool:
         """Whether it has a budget."""
-        return isinstance(self.policy, ChargedBudget)
+        return isinstance(_core(self.policy), ChargedBudget)
 
     def budgets(self, h: int) -> list[float]:
         """The budgets that are drawn at step h, increasing; one for a policy without budgets."""
@@ -105,13 +106,13 @@ class Charted:
             part = slice(begin, begin + BATCH)
             actions[part] = self.policy.act(h, states[part], budgets[part])
             if self.valued:
-                values[part] = self.policy.shortfall(h, states[part], budgets[part])
+                values[part] = _core(self.policy).shortfall(h, states[part], budgets[part])
         return actions, values
 
     @property
     def valued(self) -> bool:
         """Whether it knows shortfalls."""
-        return hasattr(self.policy, "shortfall")
+        return hasattr(_core(self.policy), "shortfall")
 
     def typical(self) -> np.ndarray:
         """The observation met that is nearest to the medians, [m]."""
@@ -170,6 +171,11 @@ class Charted:
         some = np.unique(np.linspace(0, last, min(last + 1, PATH)).astype(np.int64))
         seen = self.beside.observations[episode, some]
         return [[float(row[drawn[0]]), float(row[drawn[1]]) if len(drawn) > 1 else 0.0] for row in seen]
+
+
+def _core(policy: Any) -> Any:
+    """The policy itself, where it plays some of the actions only."""
+    return policy.inner if isinstance(policy, SubsetPolicy) else policy
 
 
 def _axis(values: np.ndarray, cells: int) -> np.ndarray:

@@ -49,12 +49,12 @@ def support(about: Mapping[str, Any]) -> tuple[Facts, ...]:
     result, cover, more = about["result"], about["coverage"], about["diagnostics"]
     own = result.get("behaviour") if isinstance(result.get("behaviour"), dict) else {}
     sure = f"with probability {_number(1.0 - float(result.get('delta', 0.05)))}"
-    what = str(result.get("objective", "CVaR"))
+    what, told = str(result.get("objective", "CVaR")), "model" if "model" in more else "counts"
     rows = [
         ("status", str(result.get("status"))),
         (f"{what} of the plan", f"at least {_number(result.get('lower'))} {sure}"),
         (f"{what} of any policy", f"at most {_number(result.get('upper'))} {sure}"),
-        (f"{what} of the plan if the counts were the truth", _number(result.get("promise"))),
+        (f"{what} of the plan if the {told} were the truth", _number(result.get("promise"))),
         (
             f"{what} of the log's own policy",
             f"{_number(own.get('cvar'))}, in [{_number(own.get('low'))}, {_number(own.get('high'))}] {sure}",
@@ -63,6 +63,7 @@ def support(about: Mapping[str, Any]) -> tuple[Facts, ...]:
         ("episodes, transitions", f"{_number(result.get('episodes'))}, {_number(result.get('transitions'))}"),
     ]
     rows += [(f"bound: {name}", _number(value)) for name, value in about["bounds"].items()]
+    rows += [("returned", str(more["returned"]))] if "returned" in more else []
     rows += [("assumed", str(line)) for line in about.get("assumptions", ())]
     likelihood = more.get("held_out_likelihood") or {}
     covered = [

@@ -27,7 +27,8 @@ from tailrank.runs.read import Run
 
 Reader = Callable[[str], Source]
 """Reads an MDP from a file or an environment with the user's options."""
-MOST_RUNS = 200
+MOST_RUNS, MAPPED = 200, 8
+NOT_FIRST = "of several runs the first is drawn; write a report of this run alone"
 
 
 def of_sources(
@@ -174,13 +175,14 @@ def of_runs(
     known = {} if known is None else known
     problems: dict[str, Offered] = {}
     policies = []
-    for run in runs:
+    for i, run in enumerate(runs):
         key = str(run.manifest.get("environment") or run.kind)
         if key not in known and run.truth is not None:
             known[key] = Offered.solve(Path(str(run.config.get("environment"))).name, run.truth, run.tau)
         if key in known:
             problems[key] = known[key]
-        policies.append(_policy_of_run(run, list(problems).index(key) if key in problems else None))
+        shown = _policy_of_run(run, list(problems).index(key) if key in problems else None)
+        policies.append(replace(shown, mapped=i < MAPPED, recipe=run.recipe if i == 0 else NOT_FIRST))
     names = list(dict.fromkeys(str(run.config.get("environment")) for run in runs))
     title = Path(names[0]).name if len(names) == 1 else f"{len(names)} environments"
     algorithms = ", ".join(sorted({str(run.config.get("algorithm", "ela")).upper() for run in runs}))
@@ -226,5 +228,4 @@ def _policy_of_run(run: Run, problem: int | None) -> Shown:
         run.interval,
         run.beside(),
         run.action_names,
-        run.recipe,
     )

@@ -33,6 +33,7 @@ from tailrank.runs.read import Run
 
 SCHEMA = 1
 NO_RECIPE = "The environment does not draw itself"
+MANY = "Maps are drawn for the first runs only: write a report of this run alone."
 NO_MDP = "There is no finite MDP to play in: the environment is a simulator, or could not be made again."
 
 
@@ -42,7 +43,8 @@ class Shown:
 
     problem: its place in the subject's problems. labels: names of the states for people. interval: bounds on the CVaR
     of a sample at one tau, from who played it. beside: other policies, and what it does, where it acts on observations;
-    actions: their names; recipe: what a simulator is made from to draw episodes, or why it is not.
+    actions: their names; recipe: what a simulator is made from to draw episodes, or why it is not; mapped: whether
+    there are maps of it.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Shown:
     beside: Beside | None = None
     actions: tuple[str, ...] = ()
     recipe: dict[str, Any] | str = NO_RECIPE
+    mapped: bool = True
 
     def data(self, levels: tuple[float, ...]) -> dict[str, Any]:
         """For the page: the law, and where there is a policy on states its table and episodes."""
@@ -94,7 +97,7 @@ class Shown:
             _put_part(result, "table", policy_table(drawn, visits))
         result |= {"maps": None, "film": None}
         if self.beside is not None:
-            _put_part(result, "maps", state_maps(self.policy, self.beside))
+            _put_part(result, "maps", state_maps(self.policy, self.beside) if self.mapped else MANY)
             _put_part(result, "film", film_strips(self.recipe, self.beside))
         if result["table"] is None:
             absent.setdefault("table", "There is no policy on states to draw.")

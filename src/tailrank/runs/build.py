@@ -83,6 +83,7 @@ def simulator(config: RunConfig) -> Simulator:
         step_timeout=given.step_timeout,
         skip_bad=bool(given.skip_bad),
         cluster=given.cluster,
+        refine=given.refine,
     )
 
 
@@ -92,7 +93,7 @@ def recipe_of(config: RunConfig) -> dict[str, Any] | str:
     if not config.simulated or given.name in SIMULATORS:
         return f"{given.name} does not draw itself"
     made = {"source": given.name, "settings": dict(given.settings), "imports": list(given.imports)}
-    return made | {"name": given.name.rpartition(":")[2], "levels": given.action_levels}
+    return made | {"name": given.name.rpartition(":")[2], "levels": given.action_levels, "refine": given.refine}
 
 
 def close(env: Any) -> None:

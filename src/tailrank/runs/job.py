@@ -22,6 +22,7 @@ from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.observed.doubts import doubts
 from tailrank.learning.observed.state import ObservedState
 from tailrank.learning.output import Iterates, OutputRule
+from tailrank.learning.promise import broken_promise
 from tailrank.learning.protocol import COUNTABLE, ReturnedPolicy
 from tailrank.learning.train import iterate
 from tailrank.planning.evaluate import return_range
@@ -35,10 +36,6 @@ from tailrank.runs.policy_files import storage
 
 EVALUATION = "evaluation.safetensors"
 FORESEEN = "{name} plans its episodes ahead: a run with this length from the beginning would have played others"
-BROKEN = (
-    "the model promised a CVaR of {promise:.4g}, fresh episodes give {cvar:.4g} ({cvar_low:.4g} .. {cvar_high:.4g}): "
-    "it does not know the simulator where this plan goes; more episodes or another --algorithm may help"
-)
 AGAIN = "{name} keeps no state of its own: the run went on by playing its first {rows} rows again"
 
 
@@ -237,9 +234,10 @@ class Job:
             about["evaluation_episodes"] = returns.size
         about |= choice.about | {"returned": choice.returned, "why": choice.why}
         if not self.exact and "promise" in choice.about:
-            about["promise_kept"] = bool(choice.about["promise"] <= verdict["cvar_high"])
-            if not about["promise_kept"]:
-                self.found.append(BROKEN.format(**(choice.about | verdict)))
+            limits = (verdict[name] for name in ("cvar", "cvar_low", "cvar_high"))
+            said = broken_promise(choice.about["promise"], *limits)
+            about["promise_kept"] = not said
+            self.found += [said] if said else []
         source = {"source": self.env.name, "seed": config.seed, "config": config.checksum}
         if self.exact:
             self.found += [said] if (said := getattr(state, "said", "")) else []

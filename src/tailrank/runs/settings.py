@@ -111,6 +111,14 @@ class EnvironmentConfig(Checked):
     action_levels: int | None = setting(
         None, kind=int, only="simulator", metavar="N", help="Values of each continuous action."
     )
+    refine: int | None = setting(
+        None,
+        kind=int,
+        least=2,
+        only="simulator",
+        metavar="N",
+        help="Let the grid of continuous actions become N times finer (2, 4, 8) where the plan needs it.",
+    )
     width: int | None = setting(
         None, kind=int, only="simulator", metavar="N", help="Copies of the environment that play side by side."
     )

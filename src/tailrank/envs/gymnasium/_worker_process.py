@@ -64,7 +64,7 @@ def opened(about: dict[str, Any]) -> Any:
 
     from tailrank.envs.gymnasium._rows import RowsHere
     from tailrank.envs.gymnasium._workers import found_again
-    from tailrank.envs.gymnasium.actions import Actions
+    from tailrank.envs.gymnasium.actions import Actions, finer_levels
     from tailrank.envs.gymnasium.making import maker
     from tailrank.envs.gymnasium.spaces import Encoder
 
@@ -76,7 +76,9 @@ def opened(about: dict[str, Any]) -> Any:
     if make is None:
         raise InputError("workers: need an id or a function that makes the environment")
     envs = [make() for _ in range(about["copies"])]
-    encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(envs[0].action_space, about["levels"])
+    levels, moves = about["levels"], envs[0].action_space
+    levels = finer_levels(moves, levels, about["refine"]) if about.get("refine") else levels
+    encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(moves, levels)
     return RowsHere(envs, about["name"], encoder, actions, skip=True)
 
 

@@ -204,6 +204,15 @@ def _grid(space: Any, levels: int | Sequence[int] | None, place: str) -> Choice:
     return Choice(tuple(int(n) for n in space.shape), str(space.dtype), entries)
 
 
+def finer_levels(space: Any, levels: int | Sequence[int] | None, times: int) -> list[int]:
+    """Values in every dimension of a grid of Box actions that is so many times finer, a power of 2."""
+    if checks.whole(times, "refine", least=2) & (times - 1):
+        raise InputError(f"refine = {times}: must be 2, 4, 8 or another power of 2")
+    if kind_of(space) != "Box" or np.dtype(space.dtype).kind != "f":
+        raise InputError(f"refine = {times}: is for Box actions of real numbers, not for {space!s:.60}")
+    return [(n - 1) * times + 1 for n in _counts(levels, int(np.prod(space.shape)), "action")]
+
+
 def _counts(levels: int | Sequence[int] | None, k: int, place: str) -> list[int]:
     if levels is None or np.ndim(levels) == 0:
         return [checks.whole(LEVELS if levels is None else levels, "levels", least=2)] * k

@@ -15,11 +15,12 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.envs.action_grid import ActionGrid
 from tailrank.envs.gymnasium._cluster import DaskCluster
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
 from tailrank.envs.gymnasium._workers import InWorkers, recipe
-from tailrank.envs.gymnasium.actions import Actions
+from tailrank.envs.gymnasium.actions import Actions, finer_levels
 from tailrank.envs.gymnasium.making import is_vector, limit_of, maker, name_of, spaces_of
 from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.envs.gymnasium.tables import foreign
@@ -45,6 +46,8 @@ class GymSimulator:
         self._closed = False
         self.recipe: dict[str, Any] | str = f"{name} was handed in as it is, so that no other process can make it"
         """What another process makes it from, or why none can."""
+        self.grid: ActionGrid | None = None
+        """Of continuous actions that may be refined."""
 
     @property
     def name(self) -> str:
@@ -156,6 +159,7 @@ def open_simulator(
     step_timeout: float | None = None,
     skip_bad: bool = False,
     cluster: str | None = None,
+    refine: int | None = None,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -165,8 +169,9 @@ def open_simulator(
     (default 1). imports: packages that register environments. levels: values in every dimension of Box actions.
     workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
     step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. cluster: the Dask
-    scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. settings:
-    keyword arguments of the environment; one called like an option here goes through `simulator_with`.
+    scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. refine: how
+    many times finer (2, 4, 8) a grid of Box actions may become while it is learned. settings: keyword arguments of the
+    environment; one called like an option here goes through `simulator_with`.
     """
     return simulator_with(
         source,
@@ -179,6 +184,7 @@ def open_simulator(
         step_timeout=step_timeout,
         skip_bad=skip_bad,
         cluster=cluster,
+        refine=refine,
     )
 
 
@@ -194,6 +200,7 @@ def simulator_with(
     step_timeout: float | None = None,
     skip_bad: bool = False,
     cluster: str | None = None,
+    refine: int | None = None,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
@@ -211,11 +218,12 @@ def simulator_with(
             asked = {"workers": (processes or 1) if apart and cluster is None else None, "cluster": cluster}
             _as_it_is(name, own, width=copies if copies != own else None, skip_bad=skip_bad or None, **asked)
         space, moves = spaces_of(first)
+        levels = levels if refine is None else finer_levels(moves, levels, refine)
         encoder, actions = Encoder.of(space), Actions.of(moves, levels)
         limit = limit_of(first)
         if horizon is None and limit is None:
             raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
-        notes = _notes(moves, actions, horizon, limit)
+        notes = _notes(moves, actions, horizon, limit, refine)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
         player: Player
         if vector:
@@ -237,6 +245,8 @@ def simulator_with(
             else:
                 player = Copies(opened or [first], name, encoder, actions, make is not None)
         made = GymSimulator(player, name, steps, encoder, actions, notes)
+        if refine is not None:
+            made.grid = ActionGrid(tuple(levels), refine)  # type: ignore[arg-type]
         if make is not None and not vector:
             made.recipe = _recipe_or_reason(name, source, settings, imports, levels, first)
         return made
@@ -269,12 +279,13 @@ def _same_spaces(env: Any, encoder: Encoder, actions: Actions, levels: int | Seq
         raise InputError(f"{name}: copies have different spaces ({space!s:.60}); give width = 1 or fix its settings")
 
 
-def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None) -> list[str]:
+def _notes(moves: Any, actions: Actions, horizon: int | None, limit: int | None, refine: int | None) -> list[str]:
     notes = []
     if horizon is None:
         notes.append(f"horizon {limit}, the environment's own limit (change with horizon=...)")
     elif limit is not None and checks.whole(horizon, "horizon") > limit:
         notes.append(f"horizon {horizon} is beyond the environment's own limit of {limit} steps, which ends episodes")
     if type(moves).__name__ == "Box":
-        notes.append(f"actions: {actions.n} points of {moves} (change with levels=...)")
+        some = f", every {refine}th in each dimension at first" if refine else ""
+        notes.append(f"actions: {actions.n} points of {moves}{some} (change with levels=...)")
     return notes

@@ -41,8 +41,10 @@ AGAIN = 1.5
 REFIT = 1.5
 """The low-rank model is fitted again when there are this many times as many episodes."""
 CLEAR = 3.0
-"""Standard errors by which the low-rank model must win: it is tried many times. It stays in charge until it loses by
-as many."""
+"""Standard errors by which the low-rank model must win: it is tried many times. It stays in charge as long as it leads
+at all; the simpler model is taken unless beaten."""
+LEAST = 40
+"""Episodes below which models are not compared: a fifth is held out, and the error of so few is itself not known."""
 HOPEFUL = 1.0
 """Standard errors by which a quick candidate (`LowRankOracle.candidate`) must win to be worth a search for the best
 settings. Where both were made (a rich and a low-rank lock, 11 comparisons), the search added -.1 to 3.3 to the lead."""
@@ -236,6 +238,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
         replay, A = self._marked(block.replay), simulator.n_actions
         n, before = replay.n, None if last is None else last.fit
         if before is None and not self.always:
+            if n < LEAST:
+                return self._kept(block, 0.0)
             quick = self._oracle.candidate(replay, A, rng=streams.oracle(block.k, 3, n))
             lead = self._lead(block, quick, A)
             if lead <= HOPEFUL:
@@ -243,7 +247,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
         fit = self._oracle.fit(replay, A, rng=streams.oracle(block.k, 1, n), last=before)
         if not self.always:
             lead = self._lead(block, fit, A)
-            if lead <= (CLEAR if before is None else -CLEAR):
+            if lead <= (CLEAR if before is None else 0.0):
                 return self._kept(block, lead)
         return self._replanned(self._supported(LowRankState(block, block.policy, fit, None, n, n), streams), simulator)
 

@@ -56,6 +56,11 @@ class Setting:
     shared_psi: bool = True
     phi: str = "network"
 
+    def pull(self, n: int) -> float:
+        """The weight decay for n transitions. That of the setting was chosen on at most `QUICK`; a prior is one for all
+        transitions, so of more each carries less of it."""
+        return self.decay * min(1.0, QUICK / n)
+
 
 @dataclass(frozen=True)
 class LowRankFit:
@@ -150,7 +155,7 @@ class LowRankOracle:
         data = OutcomeData.of(replay, fit.network.n_actions, fit, fit.known)
         weights = network.weights_of(fit.network)
         outcomes = data.outcomes(fit.setting, fit.psi)
-        adam = network.DecayedAdam.of(weights, fit.setting.decay)
+        adam = network.DecayedAdam.of(weights, fit.setting.pull(data.h.size))
         for i in range(UPDATES):
             rows = rng.integers(data.h.size, size=self.batch)
             adam.step(weights, network.gradient(weights, outcomes.some(rows))[1], 0.3 * self.rate * (1.0 - i / UPDATES))
@@ -284,7 +289,7 @@ class LowRankOracle:
         weights = network.fresh(steps, data.n_actions, K, L, units)
         weights = {name: x.astype(np.float32) for name, x in weights.items()}
         outcomes = data.outcomes(setting, psi)
-        adam = network.DecayedAdam.of(weights, setting.decay)
+        adam = network.DecayedAdam.of(weights, setting.pull(data.h.size))
         batches = -(-train.size // self.batch)
         epochs = max(min(self.epochs, ENOUGH // train.size), LEAST_EPOCHS, -(-LEAST_STEPS // batches))
         every = -(-LEAST_BETWEEN // batches)

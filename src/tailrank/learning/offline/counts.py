@@ -71,11 +71,16 @@ class LogCounts:
         """S."""
         return int(self.first.size)
 
+    @property
+    def distinct(self) -> dict[int, StepCounts]:
+        """The different objects among the steps, by their id."""
+        return {id(step): step for step in self.steps}
+
     def scaled(self, factor: float) -> LogCounts:
         """As if the log were `factor` times as long and looked the same."""
         fresh = {
-            id(s): StepCounts(s.ptr, s.next_state, s.units, np.maximum(np.rint(s.count * factor), 1.0), s.price)
-            for s in self.steps
+            key: StepCounts(s.ptr, s.next_state, s.units, np.maximum(np.rint(s.count * factor), 1.0), s.price)
+            for key, s in self.distinct.items()
         }
         first = np.where(self.first > 0, np.maximum(np.rint(self.first * factor), 1.0), 0.0)
         return replace(self, steps=tuple(fresh[id(s)] for s in self.steps), first=first)
@@ -120,7 +125,7 @@ def count(log: EpisodeLog, budgets: Budgets, how: Counting, order: np.ndarray | 
 
 def every_law(counts: LogCounts, delta: float) -> RecordedModel:
     """The model whose balls hold all at once with probability 1 - delta, for every function and so for every plan."""
-    steps = {id(step): step for step in counts.steps}
+    steps = counts.distinct
     made = {key: _ball(step.ptr, step, step.count, step.price - np.log(delta)) for key, step in steps.items()}
     start = _start(
         counts, *_repeats(np.array([0, int((counts.first > 0).sum())]), counts.first[counts.first > 0], delta)
@@ -131,7 +136,7 @@ def every_law(counts: LogCounts, delta: float) -> RecordedModel:
 def fixed(counts: LogCounts, delta: float, nodes: int) -> RecordedModel:
     """The model that bounds one plan, chosen elsewhere, at `nodes` (step, state, budget): probability 1 - delta."""
     price = np.log((nodes + 1) / delta)
-    steps = {id(step): _plain(step, price + np.log(2.0), 0.5) for step in counts.steps}
+    steps = {key: _plain(step, price + np.log(2.0), 0.5) for key, step in counts.distinct.items()}
     seen = counts.first[counts.first > 0]
     radius = (price + 0.5 * np.log(seen.sum() + 1.0) + np.log(2.0)) / seen.sum()
     return _model(counts, tuple(steps[id(step)] for step in counts.steps), _start(counts, seen / seen.sum(), radius))
@@ -143,7 +148,7 @@ def doubted(counts: LogCounts, nats: float = 0.0) -> RecordedModel:
     No statement is made about these balls: plans are made with them. One outcome that was seen N times keeps
     exp(-nats / N) of what it leads to.
     """
-    steps = {id(step): _plain(step, nats, 0.0) for step in counts.steps}
+    steps = {key: _plain(step, nats, 0.0) for key, step in counts.distinct.items()}
     seen = counts.first[counts.first > 0]
     start = _start(counts, seen / seen.sum(), nats / float(seen.sum()))
     return _model(counts, tuple(steps[id(step)] for step in counts.steps), start)

@@ -1,9 +1,10 @@
 """A plan from a log of states, with bounds: what `learn_logs` does once the log is read.
 
-Three policies may be returned, the first of them that is sure to improve on the log's own; delta is divided among their
-bounds. One plan comes from all episodes, and its bound holds for every plan at once (`counts.every_law`), so it may be
-chosen in any way (`candidates`). The next comes from one half of the episodes, drawn at random, and is judged by the
-other half (`half`). The last is a step from the behaviour, judged alike (`tilted`).
+Three policies are bounded; delta is divided among them. One plan comes from all episodes, and its bound holds for every
+plan at once (`counts.every_law`), so it may be chosen in any way (`candidates`). The next comes from one half of the
+episodes, drawn at random, and is judged by the other half (`half`); it is returned where only it is sure to improve on
+the log's own. The last is a step from the behaviour, judged alike (`tilted`). Where no plan is sure, the step may be,
+but a plan usually earns more: the step is returned only if that is asked for, else a note says that it is there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ OFTEN = 2
 ALL, HALF, CAREFUL, CLONE = "all episodes", "half of the episodes", "actions taken more than once", "behaviour"
 CLONED = "the policy that is returned acts as whoever made the log did: by the state alone, as often as in the log"
 STEPPED = "the policy that is returned acts as whoever made the log did, but takes more often what leads to more"
+SURE = "a step from the behaviour is sure to improve, at least {:.6g}; fallback=step returns it in place of the plan"
 Watch = Callable[[str, float], None]
 """Told what is being done and the share of it that is done."""
 
@@ -59,7 +61,8 @@ class FiniteTask:
 
 @dataclass(frozen=True, eq=False)
 class FiniteResult:
-    """A policy, what is known of it, and how outcomes were counted. bounds: all, by name; lines: what was assumed."""
+    """A policy, what is known of it, and how outcomes were counted. bounds: all, by name; lines: what was
+    assumed; notes: what should be known."""
 
     policy: Policy
     lower: float
@@ -71,6 +74,7 @@ class FiniteResult:
     coverage: Coverage
     diagnostics: dict[str, Any]
     lines: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +128,8 @@ def learn_finite(
     told("other half", 1.0)
     if half is not None:
         bounds |= half.bounds
-        needed = plan.lower <= asked and max(half.plan.lower, half.bounds.get(TILTED, -np.inf)) > asked
+        stepping = half.bounds.get(TILTED, -np.inf) if task.fallback == "step" else -np.inf
+        needed = plan.lower <= asked and max(half.plan.lower, stepping) > asked
         if not needed:
             stages["half"] = half.bounds  # otherwise its plan is needed again
         elif half.plan.lower > asked:
@@ -147,8 +152,11 @@ def learn_finite(
     found = FiniteResult(
         policy, chosen.plan.lower, upper, chosen.plan.promise, improved, how, bounds, coverage, diagnostics
     )
-    if not improved and half is not None and half.tilted is not None and bounds[TILTED] > asked:
-        return _drawn(found, half.tilted, bounds[TILTED], half.promised, TILTED, STEPPED, improved=True)
+    surely = bounds.get(TILTED, -np.inf)
+    if not improved and surely > asked and task.fallback == "step" and half is not None and half.tilted is not None:
+        return _drawn(found, half.tilted, surely, half.promised, TILTED, STEPPED, improved=True)
+    if not improved and surely > asked:
+        return replace(found, notes=(SURE.format(surely),))
     if not improved and task.fallback == "behaviour":
         clone = ClonedPolicy(action_shares(log), log.horizon)
         return _drawn(found, clone, behaviour.low, behaviour.cvar, CLONE, CLONED, improved=False)

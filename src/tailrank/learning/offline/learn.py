@@ -38,7 +38,7 @@ from tailrank.risk.measures.cvar import CVaR
 DYNAMICS = ("auto", "same", "by-step")
 STATES = ("seen", "unseen")
 """Whether every state that can be met is in the log, or there may be others, of which the worst is feared."""
-FALLBACKS = ("plan", "behaviour")
+FALLBACKS = ("plan", "behaviour", "step")
 
 
 def learn_logs(
@@ -77,8 +77,9 @@ def learn_logs(
     first step. caution: nats of doubt about every pair that the plan is made with; inf gives the best bound, and by
     default it is chosen by cross-fitting. objective: a `Measure` that is an OCE or an expected utility, in place of
     CVaR_tau. fallback: what is returned where no plan is sure to improve, the "plan" of actions that were taken more
-    than once, or the log's own "behaviour". seed: of the halves. diagnose: whether to compute bounds
-    for other numbers of episodes too. keeper: where stages are kept, so that a call can go on after it was stopped.
+    than once, the log's own "behaviour", or a "step" from it that is. seed: of the halves. diagnose: whether to compute
+    bounds for other numbers of episodes too. keeper: where stages are kept, so that a call can go on after it was
+    stopped.
 
     >>> log = {"episode": [0, 1, 2, 3], "state": [0] * 4, "action": [0, 0, 1, 1], "reward": [1, 1, 0, 5]}
     >>> learned = learn_logs(log, tau=0.5)
@@ -101,6 +102,8 @@ def learn_logs(
         else read_log(frame, columns=columns, horizon=horizon, states=listed, actions=actions)
     )
     raw, streams, decoder, gained = log, Streams(checks.whole(seed, "seed", least=0)), None, dict[str, float]()
+    if fallback == "step" and (log.probability is None or log.observation is not None):
+        raise checks.InputError("fallback = step: needs states and the column 'probability'")
     rewards, assumed = reward_limits(log, reward_range)
     ends = return_limits(log, rewards, discount, return_range)
     behaviour, told = behaviour_of(log, measure, delta, ends, discount), watch or _silent
@@ -116,6 +119,7 @@ def learn_logs(
         rank,
         budgets,
         caution,
+        fallback,
         seed,
     )
     stages = {} if keeper is None else keeper(fingerprint(log, *settings))
@@ -188,7 +192,7 @@ def learn_logs(
         bounds=made.bounds,
         diagnostics=made.diagnostics | {"held_out_gains": gained},
         assumptions=assumptions,
-        notes=log.notes,
+        notes=log.notes + made.notes,
     )
     return learned if decoder is None else _cloned(learned, raw, fallback, streams)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ class ExploringPolicy:
 
     Memory [n, 2]: the budget, and which policy. The first two rounds of the policies begin with the budgets of their
     plans, then two with budgets drawn from `budgets` [k], and so on: the same tables hold the plan of every budget.
-    A share `epsilon` of the actions is drawn at random.
+    A share `epsilon` of the actions is drawn at random, and all of them where `strange` says so of a state.
     """
 
     policies: tuple[Policy, ...]
@@ -24,6 +25,7 @@ class ExploringPolicy:
     budgets: np.ndarray
     epsilon: float
     rng: np.random.Generator
+    strange: Callable[[int, np.ndarray], np.ndarray] | None = None
     _begun: int = field(default=0, repr=False)
 
     def start(self, n: int) -> np.ndarray:
@@ -40,6 +42,8 @@ class ExploringPolicy:
         n = len(states)
         result = self.rng.integers(0, self.n_actions, size=n)
         planned = self.rng.random(n) >= self.epsilon
+        if self.strange is not None:
+            planned &= ~self.strange(h, states)
         for i, policy in enumerate(self.policies):
             mine = planned & (memory[:, 1] == i)
             if mine.any():

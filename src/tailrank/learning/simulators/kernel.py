@@ -16,7 +16,7 @@ from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolic
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.planning.kernel.induction import plan_kernel
-from tailrank.policies.kernel import KernelPolicy
+from tailrank.policies.kernel import KernelPolicy, interpolation
 from tailrank.policies.tables import Policy
 
 SHARES = (0.0, 0.1)
@@ -61,8 +61,17 @@ class FittedKernel:
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next."""
         curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
-        plans = (self._plain[0], curious)
-        return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng)
+        counted = self.model.neighbours == 1
+        # A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest.
+        plans = (self._plain[0], curious, curious) if counted else (self._plain[0], curious)
+        strange = self._unseen if counted else None
+        return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng, strange)
+
+    def _unseen(self, h: int, states: np.ndarray) -> np.ndarray:
+        """Whether observations [n] are none of those that were counted: the plan for the nearest one means nothing."""
+        places = self.model.metric.place(states, h / self.horizon)
+        near = self.model.representatives[interpolation(places, self.model.representatives, 1)[0][:, 0]]
+        return np.asarray(((places - near) ** 2).sum(axis=1) > 1e-12)
 
     def neutral(self) -> KernelPolicy:
         """The plan of the same model for the mean."""

@@ -3,8 +3,9 @@
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
 alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
-round the best of the finalists is returned. The bound on its CVaR uses the last round only, with the confidence divided
-among the finalists, so it holds although the policy was chosen.
+round the best of the finalists is returned; few fresh episodes are helped by imagined ones (`search/judging.py`). The
+bound on its CVaR uses the fresh ones of the last round only, with the confidence divided among the finalists, so it
+holds although the policy was chosen.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from tailrank._system.telling import doing
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
+from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
-from tailrank.learning.simulators.recalling import RecallingCandidate
+from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
+from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
+from tailrank.policies.recall import Recall
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
 from tailrank.risk.law import cvar
@@ -36,8 +41,6 @@ EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
-FEWEST = 5
-"""Episodes in the tail that a bound needs: with fewer, resampling them says nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class CandidatesLearner(SimulatorLearner):
     """
 
     foresees: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
     pilot: int | None = setting(
         None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
     )
@@ -70,15 +74,19 @@ class CandidatesLearner(SimulatorLearner):
     )
     total_steps: int | None = fixed(None)
 
-    @property
     @abstractmethod
-    def candidates(self) -> tuple[LearningCandidate, ...]:
-        """The candidates."""
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The candidates that can learn here, at least one."""
 
-    @property
-    def _learning(self) -> tuple[LearningCandidate, ...]:
-        """The candidates, with what of the past they need."""
-        return tuple(map(RecallingCandidate, self.candidates)) if self.recall == "auto" else self.candidates
+    def _learning(self, env: Simulator, played: PlayedEpisodes) -> tuple[LearningCandidate, ...]:
+        """The candidates, with what of the past they need, and with the actions they need of a grid."""
+        recall, grid = self._recalled(env, played), getattr(env, "grid", None)
+        found = tuple(RecallingCandidate(one, recall) for one in self.candidates(env))
+        return found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
+
+    def _recalled(self, env: Simulator, played: PlayedEpisodes) -> Recall:
+        """What of the past counts as observed."""
+        return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
@@ -90,34 +98,32 @@ class CandidatesLearner(SimulatorLearner):
             return self._compare(state, env, streams)
         k, played = state.k + 1, state.played
         returns: list[np.ndarray] = []
-        seeds = streams.train_seeds(k, self._batch(state, env.horizon))
+        seeds = streams.train_seeds(k, self._batch(state, env))
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
             if part.size:
                 rng = streams.planner(k, i)
-                uniform = UniformPolicy(env.n_actions, env.horizon, rng)
-                policy = state.fitted[i].explorer(rng) if state.fitted else uniform
+                policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
                 batch = play_simulator(policy, env, part, keep_features=True)
                 played, returns = played.with_played(batch), [*returns, batch.returns]
         fitted = tuple(
             candidate.fit(
                 played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
             )
-            for i, candidate in enumerate(self._learning)
+            for i, candidate in enumerate(self._learning(env, played))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
-        state = replace(
-            state, k=k, played=played, fitted=fitted, fitted_at=k, finalists=(), chosen=False, earlier=earlier
-        )
+        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
+        state = replace(state, finalists=(), chosen=False, choosing=False)
         promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
 
-    def _batch(self, state: CandidatesState, horizon: int) -> int:
+    def _batch(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
-        n = max(int(self.growth * state.played.n), 2 * len(self.candidates))
-        left = self._left(state, horizon, 1.0 - self.choice)
+        n = max(int(self.growth * state.played.n), 2 * len(self.candidates(env)))
+        left = self._left(state, env.horizon, 1.0 - self.choice)
         if state.played.n == 0:
             n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
         return max(int(left), 1) if left < 1.5 * n else n
@@ -144,6 +150,8 @@ class CandidatesLearner(SimulatorLearner):
             mine = len(all_outputs(state))
             fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
             state = replace(state, earlier=state.earlier[:fits], choosing=True)
+            with doing("playing candidates in a model"):
+                state = replace(state, imagined=self._imagined(state, env, streams))
         outputs = all_outputs(state)
         now = self.survivors(state)
         last = len(now) <= 2
@@ -170,18 +178,31 @@ class CandidatesLearner(SimulatorLearner):
         about = f"choice among {len(now)}: {outputs[best].name} ahead"
         return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
 
+    def _imagined(self, state: CandidatesState, env: Simulator, streams: Streams) -> np.ndarray:
+        """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, and needs data
+        of every action."""
+        policies = [output.policy for output in all_outputs(state)]
+        if self._recalled(env, state.played) != Recall() or getattr(env, "grid", None) is not None:
+            return np.zeros((len(policies), 0))
+        return imagined_returns(state.played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
+
     def survivors(self, state: CandidatesState) -> tuple[int, ...]:
         """The outputs that play in the next round: all at first, then the better half."""
         if not state.finalists:
             return tuple(range(len(all_outputs(state))))
-        scores = [cvar(row, self.tau) for row in state.returns]
-        order = np.argsort(-np.array(scores), kind="stable")[: (len(scores) + 1) // 2]
+        scores = self._scores(state)
+        order = np.argsort(-scores, kind="stable")[: (len(scores) + 1) // 2]
         return tuple(sorted(state.finalists[i] for i in order))
 
     def _best(self, state: CandidatesState) -> int:
         if not state.finalists:
             return 0
-        return state.finalists[int(np.argmax([cvar(row, self.tau) for row in state.returns]))]
+        return state.finalists[int(np.argmax(self._scores(state)))]
+
+    def _scores(self, state: CandidatesState) -> np.ndarray:
+        """CVaR of the finalists in the last round, with what they earn in a model of trees."""
+        rows = zip(state.finalists, state.returns, strict=True)
+        return np.array([weighed_cvar(row, state.imagined[i], self.tau) for i, row in rows])
 
     def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
         """The output that is ahead; before the first fit, uniform actions."""
@@ -198,6 +219,14 @@ class CandidatesLearner(SimulatorLearner):
         """The CVaR that the output which is ahead promises of itself."""
         return all_outputs(state)[self._best(state)].promise
 
+    def doubt(self, state: CandidatesState, env: Simulator, streams: Streams) -> str:
+        """What to say where the fresh episodes of the last round do not keep the promise; empty where they do."""
+        best = self._best(state)
+        if not state.finalists:
+            return ""
+        mine = state.returns[state.finalists.index(best)]
+        return broken_in(mine, self.tau, all_outputs(state)[best].promise, streams.evaluation(state.k, 2))
+
     def choose(
         self, state: CandidatesState, env: Simulator, streams: Streams, rule: str = "", episodes: int = 0
     ) -> ReturnedPolicy:
@@ -210,6 +239,7 @@ class CandidatesLearner(SimulatorLearner):
         scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
         why = f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each"
+        why += f" and {state.imagined.shape[1]} in a model, which count as {WEIGHT}" if state.imagined.size else ""
         if mine.size * self.tau < FEWEST:
             return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
         found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
@@ -231,7 +261,7 @@ class CandidatesLearner(SimulatorLearner):
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self._learning if at else ()):
+            for i, candidate in enumerate(self._learning(env, then) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
                 fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
@@ -239,7 +269,7 @@ class CandidatesLearner(SimulatorLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        return CandidatesState(k, played, now.fitted, fitted_at, *about)
+        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"])
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from tailrank._system.settings import part
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.search.candidate import MOST_PARAMETERS, SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.kernel import KernelCandidate
@@ -27,8 +28,7 @@ class KernelLearner(CandidatesLearner):
 
     kernel: KernelCandidate = part(KernelCandidate())
 
-    @property
-    def candidates(self) -> tuple[LearningCandidate, ...]:
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The kernel model."""
         return (self.kernel,)
 
@@ -39,8 +39,7 @@ class ShortfallLearner(CandidatesLearner):
 
     network: ShortfallCandidate = part(ShortfallCandidate())
 
-    @property
-    def candidates(self) -> tuple[LearningCandidate, ...]:
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The network."""
         return (self.network,)
 
@@ -52,13 +51,37 @@ class ShortfallLearner(CandidatesLearner):
 
 
 @dataclass(frozen=True)
+class SearchLearner(CandidatesLearner):
+    """A small policy, improved by searching in a model of the simulator."""
+
+    search: SearchCandidate = part(SearchCandidate())
+
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The search."""
+        return (self.search,)
+
+    def init(self, env: Simulator, streams: Streams) -> CandidatesState:
+        """Nothing played; there must not be too many parameters."""
+        if not self.search.suits(env.n_features, env.n_actions):
+            raise InputError(
+                f"search: {env.name} has {env.n_features} features and {env.n_actions} actions, which takes more than "
+                f"{MOST_PARAMETERS} parameters; use --algorithm kernel"
+            )
+        return super().init(env, streams)
+
+
+@dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model and, with the extra `neural`, a shortfall network side by side; the better one is returned."""
+    """A kernel model and a search side by side, or a network in place of a search too wide; the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
+    search: SearchCandidate = part(SearchCandidate())
     network: ShortfallCandidate = part(ShortfallCandidate())
 
-    @property
-    def candidates(self) -> tuple[LearningCandidate, ...]:
-        """The kernel model, and the network where JAX is installed."""
-        return (self.kernel, self.network) if has_jax() else (self.kernel,)
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The kernel model, and the search; where that has too many parameters and observations cannot be counted,
+        the network, if JAX is installed."""
+        if self.search.suits(env.n_features, env.n_actions):
+            return (self.kernel, self.search)
+        counted = getattr(getattr(env, "encoder", None), "is_table", False)
+        return (self.kernel, self.network) if has_jax() and not counted else (self.kernel,)

@@ -2,7 +2,7 @@
 
 Whether it does is asked of episodes that were held out, every third one. What follows, (o' - o, r, ended), is predicted
 by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past, and
-with or without the step, whichever is better: models may know the step, and the past must tell more than that. The
+with the step where that predicts better: models may know the step, and the past must tell more than that. The
 errors, as those of a normal law of their own variance, have a likelihood; the past counts where it makes that clearly
 larger. Neighbours get worse with every number that does not matter, so that a past that tells nothing is left out.
 """
@@ -60,11 +60,13 @@ def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     m, best = played.features.shape[1], Recall()
     if played.steps < FEWEST or played.n < 9 or m > WIDEST:
         return best
-    now, episode = _likelihoods(best, played, n_actions)
+    plain, timed = (_likelihoods(best, played, n_actions, timed) for timed in (False, True))
+    step = float(timed[0].mean()) > float(plain[0].mean())
+    now, episode = timed if step else plain
     for recall in TRIED:
         if recall.width(m, n_actions) > WIDEST or recall.observations > best.observations + 1:
             continue
-        found, _ = _likelihoods(recall, played, n_actions)
+        found, _ = _likelihoods(recall, played, n_actions, step)
         gains = np.array([(found - now)[episode == e].mean() for e in np.unique(episode)])
         error = float(gains.std(ddof=1)) / np.sqrt(gains.size) if gains.size > 1 else np.inf
         if float((found - now).mean()) > GAIN and float(gains.mean()) > SURE * error:
@@ -72,8 +74,8 @@ def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     return best
 
 
-def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int) -> tuple[np.ndarray, np.ndarray]:
-    """The log-likelihood of held-out transitions [n], and their episodes [n]."""
+def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The log-likelihood of held-out transitions [n], and their episodes [n]. timed: the step is known."""
     episode = np.repeat(np.arange(played.n), played.lengths)
     held = episode % 3 == 2
     ask, learn = _some(np.flatnonzero(held), ASKED), _some(np.flatnonzero(~held), LEARNED)
@@ -83,10 +85,9 @@ def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int) -> tupl
     moved = (played.features[rows + 1] - played.features[rows]).astype(np.float64)
     follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
     other = played.actions[ask][:, None] != played.actions[learn]
-    seen = _seen(recall, played, n_actions, rows).astype(np.float64)
-    timed = np.column_stack([seen, played.step_numbers()[taken]])
-    found = [_predicted(_scaled(x), follows, other) for x in (seen, timed)]
-    return max(found, key=lambda values: float(values.mean())), episode[ask]
+    x = _seen(recall, played, n_actions, rows).astype(np.float64)
+    x = np.column_stack([x, played.step_numbers()[taken]]) if timed else x
+    return _predicted(_scaled(x), follows, other), episode[ask]
 
 
 def _predicted(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -152,9 +153,10 @@ class FittedRecalling:
 
 @dataclass(frozen=True)
 class RecallingCandidate:
-    """A candidate that sees what of the past it needs."""
+    """A candidate that sees what of the past it needs: what `needed_recall` says of the episodes of the fit."""
 
     inner: LearningCandidate
+    recall: Recall
 
     def fit(
         self,
@@ -165,11 +167,11 @@ class RecallingCandidate:
         before: Any = None,
     ) -> FittedCandidate:
         """The fit to all episodes; it goes on from the last one where that saw the same."""
-        recall = needed_recall(played, n_actions)
+        recall = self.recall
         then = before.recall if isinstance(before, FittedRecalling) else Recall()
         last = (before.inner if isinstance(before, FittedRecalling) else before) if then == recall else None
         found = self.inner.fit(recalled(recall, played, n_actions), n_actions, tau, rng, last)
-        return self._seeing(found, recall, played, n_actions)
+        return self._seeing(found, played, n_actions)
 
     def restored(
         self,
@@ -180,9 +182,9 @@ class RecallingCandidate:
         rng: np.random.Generator,
     ) -> FittedCandidate:
         """The fit in a checkpoint."""
-        recall = needed_recall(played, n_actions)
-        found = self.inner.restored(arrays, recalled(recall, played, n_actions), n_actions, tau, rng)
-        return self._seeing(found, recall, played, n_actions)
+        found = self.inner.restored(arrays, recalled(self.recall, played, n_actions), n_actions, tau, rng)
+        return self._seeing(found, played, n_actions)
 
-    def _seeing(self, found: FittedCandidate, recall: Recall, played: PlayedEpisodes, A: int) -> FittedCandidate:
-        return found if recall == Recall() else FittedRecalling(found, recall, played.features.shape[1], A)
+    def _seeing(self, found: FittedCandidate, played: PlayedEpisodes, A: int) -> FittedCandidate:
+        m = played.features.shape[1]
+        return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, A)

@@ -51,7 +51,7 @@ class EarlierFit:
 class CandidatesState:
     """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit, and earlier
     fits, the latest first; in the choice, the outputs that are left (`finalists`), the returns of the last round,
-    [finalists, n], what it cost, and whether it is over and has begun.
+    [finalists, n], what it cost, whether it is over and has begun, and imagined returns of all outputs [outputs, k].
     """
 
     k: int
@@ -65,6 +65,7 @@ class CandidatesState:
     chosen: bool = False
     earlier: tuple[EarlierFit, ...] = ()
     choosing: bool = False
+    imagined: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def episodes(self) -> int:
@@ -85,6 +86,7 @@ class CandidatesState:
             dtype=np.int64,
         )
         arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
+        arrays["imagined"] = self.imagined
         arrays["earlier"] = np.array([(fit.k, fit.episodes) for fit in self.earlier], dtype=np.int64).reshape(-1, 2)
         for place, fits in enumerate((self.fitted, *(fit.fitted for fit in self.earlier))):
             for i, fitted in enumerate(fits):

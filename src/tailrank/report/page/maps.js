@@ -100,7 +100,7 @@ function explanation(raw) {
       `of one observation that was met, the nearest to the medians: ${fixed.join(", ")}${more}.`
     : "";
   return (
-    "The policy as a map. Pale cells are far from what the watched episodes met: believe them less. " +
+    "The policy as a map. Faint cells are far from what the watched episodes met: believe them less. " +
     `Lines: the way of the worst episode (solid) and of the median one (dashed), all steps.${which}`
   );
 }

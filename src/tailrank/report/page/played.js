@@ -54,16 +54,17 @@ function drawPlayed(picture, width, policy) {
 
 /** Draw one coordinate of the observations along the same episodes. */
 function drawSeen(picture, width, policy, place) {
-  const { played, observed } = policy.raw;
+  const { played, observed, stride } = policy.raw;
   const lines = played.map((one) => unpack(one.seen[place]));
   const values = lines.flatMap((line) => [...line]);
   const [low, high] = padded(Math.min(...values), Math.max(...values), 0.06);
   const left = yRoom([low, high]);
-  const x = linear(0, Math.max(1, ...lines.map((line) => line.length - 1)), left, width - 14);
+  const x = linear(0, stride * Math.max(1, ...lines.map((line) => line.length - 1)), left, width - 14);
   const y = linear(low, high, HEIGHT, TOP);
   yAxis(picture, y, left, { to: width - 14 });
   lines.forEach((line, i) => {
-    picture.append(svg("path", { class: `line group${i % 6}`, d: path(Array.from(line, (v, t) => [x(t), y(v)])) }));
+    const points = Array.from(line, (v, t) => [x(stride * t), y(v)]);
+    picture.append(svg("path", { class: `line group${i % 6}`, d: path(points) }));
   });
   xAxis(picture, x, HEIGHT, { label: "step", whole: true });
   return { height: HEIGHT + 42, label: `observation[${observed[place]}] along the episodes.` };
@@ -71,11 +72,12 @@ function drawSeen(picture, width, policy, place) {
 
 /** The same at some steps as a table. */
 function seenTable(policy, place) {
-  const { played, observed } = policy.raw;
+  const { played, observed, stride } = policy.raw;
   const lines = played.map((one) => unpack(one.seen[place]));
   const last = Math.max(...lines.map((line) => line.length - 1));
   const steps = [...new Set(Array.from({ length: 11 }, (_, i) => Math.round((i * last) / 10)))];
-  const rows = steps.map((t) => [String(t), ...lines.map((line) => (t < line.length ? short(line[t], 4) : ""))]);
+  const cells = (t) => lines.map((line) => (t < line.length ? short(line[t], 4) : ""));
+  const rows = steps.map((t) => [String(stride * t), ...cells(t)]);
   const names = played.map((_, i) => episodeName(i, played.length));
   return table(["Step", ...names], rows, `observation[${observed[place]}]`);
 }

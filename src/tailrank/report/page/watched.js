@@ -1,6 +1,6 @@
 // A policy on observations: which actions it plays where a feature lies.
 
-import { html, svg, table } from "./dom.js";
+import { html, svg, table, textWidth } from "./dom.js";
 import { percent, short } from "./format.js";
 import { actionClass } from "./heatmap.js";
 import { unpack } from "./law.js";
@@ -57,10 +57,11 @@ function drawFeature(picture, width, policy, feature) {
   const group = svg("g", { class: "axis" });
   let end = -Infinity;
   edges.forEach((edge, i) => {
-    const at = x(i);
-    if (at - 18 < end) return;
+    const half = textWidth(short(edge, 3)) / 2;
+    const at = Math.min(x(i), width - half - 1);
+    if (at - half < end + 6) return;
     group.append(svg("text", { x: at, y: HEIGHT + 16, "text-anchor": "middle" }, short(edge, 3)));
-    end = at + 22;
+    end = at + half;
   });
   picture.append(group);
   const told = `which tells ${short(feature.bits, 2)} bits about them`;

@@ -18,7 +18,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.arrays import arrays_below
+from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
@@ -35,6 +35,7 @@ from tailrank.policies.recall import Recall, RecallPolicy
 from tailrank.policies.result import Result, number
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.softmax import SoftmaxPolicy
+from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, LevelPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.runs.policy_files import budgeted, features, lowrank, observed, tables
 
@@ -62,14 +63,39 @@ def recall_parts(policy: RecallPolicy) -> tuple[dict[str, np.ndarray], dict[str,
 def recall_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> RecallPolicy:
     """The policy that recalls."""
     tables.check_scalars(scalars, "kind", "observations", "action", "n_features", "n_actions", "inner")
-    if scalars["kind"] not in RECALLED or not isinstance(scalars["action"], bool):
-        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)} that recalls")
+    if scalars["kind"] not in RECALLED:
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)}")
+    if not isinstance(scalars["action"], bool):
+        raise InputError(f"action = {scalars['action']!r:.40}: must be true or false")
     m, A = (checks.whole(scalars[name], name) for name in ("n_features", "n_actions"))
     recall = Recall(checks.whole(scalars["observations"], "observations", least=0), scalars["action"])
     inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
     if inner.n_features != recall.width(m, A) or A > tables.MOST_ACTIONS:
         raise InputError(f"inner: sees {inner.n_features} numbers, must see {recall.width(m, A)}")
     return RecallPolicy(inner, recall, m, A)
+
+
+def subset_parts(policy: SubsetPolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and values of the inner policy, and which actions it plays."""
+    kind = kind_of(policy.inner)
+    arrays, scalars = KINDS[kind].to_parts(policy.inner)
+    return {f"inner.{name}": x for name, x in arrays.items()} | {"actions": policy.actions}, {
+        "kind": kind,
+        "inner": scalars,
+    }
+
+
+def subset_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> SubsetPolicy:
+    """The policy on some of the actions."""
+    tables.check_scalars(scalars, "kind", "inner")
+    if scalars["kind"] not in (*RECALLED, "recall"):
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)}, recall")
+    inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
+    outer = {name: x for name, x in arrays.items() if not name.startswith("inner.")}
+    check_arrays(outer, {"actions": f"whole [A] increasing, >= 0, < {tables.MOST_ACTIONS}"})
+    if outer["actions"].size != inner.n_actions:
+        raise InputError(f"actions: are {outer['actions'].size}, the inner policy plays {inner.n_actions}")
+    return SubsetPolicy(inner, outer["actions"])
 
 
 RECALLED = ("kernel", "shortfall", "softmax")
@@ -91,6 +117,7 @@ KINDS = {
     "kernel": PolicyKind(KernelPolicy, budgeted.kernel_parts, budgeted.kernel_policy),
     "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
     "recall": PolicyKind(RecallPolicy, recall_parts, recall_policy),
+    "subset": PolicyKind(SubsetPolicy, subset_parts, subset_policy),
 }
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""

@@ -1,0 +1,172 @@
+"""Search as a candidate: a policy with few parameters, improved by the cross-entropy method in a model of trees.
+
+    a(x, h) = argmax_a theta_a . (x, h/H, 1),        x standardised
+
+In each round P policies are drawn around the mean of the best of the round before and play the same episodes of the
+model; their score is the mean of the lowest share of the returns, a share that goes from 1 (or, after the first fit,
+from the root of tau) down to tau: in the tail alone all policies that know little look the same (Greenberg et al.
+2022). Values of a plan are interpolated, and where a single action hardly matters, as in balancing, the differences
+between actions drown in the error of that; a policy is compared by whole episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.settings import Checked, setting
+from tailrank._system.telling import tell
+from tailrank.learning.search.model import TreeModel
+from tailrank.learning.simulators.candidates import CandidateOutput
+from tailrank.learning.simulators.exploring import ExploringPolicy
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.softmax import Network, SoftmaxPolicy
+from tailrank.policies.tables import Policy
+from tailrank.risk.law import cvar
+
+BEST = 0.25
+"""Share of the policies of a round that the next one is drawn around."""
+AGAIN = 0.3
+"""A fit begins with at least this deviation, as a share of the size of the parameters."""
+DRAWN = 3
+"""Policies around the mean that explore beside it."""
+MOST_PARAMETERS = 400
+"""Where a policy has more, the search has no chance."""
+PROMISED = 500
+"""Episodes of the model that a promise is made of."""
+
+
+@dataclass(frozen=True)
+class FittedSearch:
+    """mean, deviation [A, m + 2] of the parameters; centre, spread [m] of the features; the promise of the mean."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+    promise: float
+    returns: np.ndarray
+    horizon: int
+    epsilon: float
+
+    def policy(self, theta: np.ndarray) -> SoftmaxPolicy:
+        """The policy with parameters theta [A, m + 2], on features."""
+        H, m = self.horizon, self.centre.size
+        head = (theta[:, :m] / self.spread).T
+        shift = theta[:, m + 1] - self.centre @ head + np.outer(np.arange(H) / H, theta[:, m])
+        return SoftmaxPolicy(Network((), np.tile(head, (H, 1, 1)), shift))
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """The mean and some that are drawn around it, in turn."""
+        drawn = rng.normal(size=(DRAWN, *self.mean.shape)) * self.deviation + self.mean
+        policies = tuple(self.policy(theta) for theta in (self.mean, *drawn))
+        return ExploringPolicy(policies, len(self.mean), self.returns, self.epsilon, rng)
+
+    def outputs(self) -> list[CandidateOutput]:
+        """The mean."""
+        return [CandidateOutput("search", self.policy(self.mean), self.promise)]
+
+    def about(self) -> str:
+        """How far it is."""
+        return f"search over {self.mean.size} parameters, promise {self.promise:.4g}"
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The parameters."""
+        return {"mean": self.mean, "deviation": self.deviation, "promise": np.array([self.promise])} | {
+            "centre": self.centre,
+            "spread": self.spread,
+        }
+
+    def around(self, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """The mean [A, m + 2] for features with another centre and spread."""
+        m, theta = self.centre.size, self.mean.copy()
+        theta[:, m + 1] += theta[:, :m] @ ((centre - self.centre) / self.spread)
+        theta[:, :m] *= spread / self.spread
+        return theta
+
+
+@dataclass(frozen=True)
+class SearchCandidate(Checked):
+    """Search as a candidate."""
+
+    policies: int = setting(40, kind=int, least=8, metavar="N", help="Policies of a round of the search.")
+    model_episodes: int = setting(40, kind=int, least=10, metavar="N", help="Episodes each of them plays in the model.")
+    rounds: int = setting(20, kind=int, least=1, metavar="N", help="Rounds of a fit, at most.")
+    model_steps: int = setting(3_000_000, kind=int, least=1000, metavar="N", help="Steps in the model of a fit, about.")
+    transitions: int = setting(
+        200_000, kind=int, least=100, name="search_transitions", metavar="N", help="Transitions of the model, at most."
+    )
+    epsilon: float = setting(
+        0.05,
+        kind=float,
+        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
+        name="search_epsilon",
+        metavar="P",
+        help="Share of random actions in the exploration of the search.",
+    )
+
+    def suits(self, n_features: int, n_actions: int) -> bool:
+        """Whether there are few enough parameters."""
+        return n_actions * (n_features + 2) <= MOST_PARAMETERS
+
+    def fit(
+        self,
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+        before: FittedSearch | None = None,
+    ) -> FittedSearch:
+        """The search goes on from the last fit, in a new model."""
+        model = TreeModel.of(played, played.transitions(self.transitions, rng), n_actions)
+        m = model.centre.size
+        if before is None:
+            mean, deviation, widest = np.zeros((n_actions, m + 2)), np.ones((n_actions, m + 2)), 1.0
+        else:
+            mean = before.around(model.centre, model.spread)
+            least = AGAIN * max(float(np.sqrt((mean**2).mean())), 1e-6)
+            deviation, widest = np.maximum(before.deviation, least), np.sqrt(tau)
+        taken, i, most = 0, 0, self.rounds
+        while i < most:
+            tell(i, most, "rounds of a search")
+            share = widest * (tau / widest) ** min(i / max(0.6 * (most - 1), 1.0), 1.0)
+            theta = mean + deviation * rng.normal(size=(self.policies, *mean.shape))
+            theta[0] = mean
+            returns, steps = model.returns(theta, self.model_episodes, rng)
+            score = [cvar(row, share) for row in returns]
+            best = theta[np.argsort(score)[::-1][: max(int(BEST * self.policies), 2)]]
+            mean, deviation = best.mean(axis=0), best.std(axis=0) + 1e-3 * deviation
+            i, taken = i + 1, taken + steps
+            most = min(self.rounds, max(int(self.model_steps * i / taken), 3))
+        promise = cvar(model.returns(mean[None], PROMISED, rng)[0][0], tau)
+        return self._fitted(mean, deviation, model.centre, model.spread, promise, played)
+
+    def _fitted(
+        self,
+        mean: np.ndarray,
+        deviation: np.ndarray,
+        centre: np.ndarray,
+        spread: np.ndarray,
+        promise: float,
+        played: PlayedEpisodes,
+    ) -> FittedSearch:
+        return FittedSearch(mean, deviation, centre, spread, promise, played.returns(), played.horizon, self.epsilon)
+
+    def restored(
+        self,
+        arrays: dict[str, np.ndarray],
+        played: PlayedEpisodes,
+        n_actions: int,
+        tau: float,
+        rng: np.random.Generator,
+    ) -> FittedSearch:
+        """The fit in a checkpoint."""
+        parts = (np.asarray(arrays[name], dtype=np.float64) for name in ("mean", "deviation", "centre", "spread"))
+        mean, deviation, centre, spread = parts
+        m = played.features.shape[1]
+        fits = mean.shape == deviation.shape == (n_actions, m + 2) and centre.shape == spread.shape == (m,)
+        if not fits:
+            raise checks.InputError("search: the parameters of the checkpoint do not fit")
+        return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), played)
