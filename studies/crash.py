@@ -5,7 +5,7 @@
 Writes studies/results/crash.json. The checks are those of the tests (tests/runs/: test_crashes, test_chaos,
 test_sweep_backends), at all places instead of some:
 
-    files         every change of a file by runs and a sweep, with the kinds of faults of tests/faults.py
+    files         every change of a file by runs, a sweep and learn-logs, with the kinds of faults of tests/faults.py
     signals       real processes, sent a signal at a random moment, resumed until they finish
     workers       sweeps whose workers are killed, in processes and on Dask
     environments  every way of misbehaving (tests/envs/chaos.py), at random calls
@@ -91,6 +91,16 @@ def at_files_of_a_sweep(place: Path) -> Tally:
     return tally
 
 
+def at_files_of_logs(place: Path) -> Tally:
+    """Every change of a file by `learn-logs`."""
+    tally = Tally()
+    expected, calls = test_crashes.whole_logs(place)
+    for at in range(calls):
+        for kind in faults.KINDS:
+            tally.attempt(kind, test_crashes.disturbed_logs, place, at, kind, expected)
+    return tally
+
+
 def at_signals(place: Path, name: str) -> Tally:
     """Signals to real processes; a run that finished is begun again."""
     tally, moments = Tally(), random.Random(0)
@@ -173,10 +183,17 @@ def at_environments(place: Path, name: str) -> Tally:
 PARTS = {
     **{f"files/{name}": partial(at_files, name=name) for name in crashes.CASES},
     "files/sweep": at_files_of_a_sweep,
+    "files/logs": at_files_of_logs,
     **{f"signals/{name}": partial(at_signals, name=name) for name in LONGER},
     **{f"workers/{backend}": partial(at_workers, backend=backend) for backend in ("processes", "dask")},
     **{f"environments/{name}": partial(at_environments, name=name) for name in test_chaos.CASES},
 }
+
+
+def commit() -> str:
+    """The commit that the code is at."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> None:
@@ -189,7 +206,7 @@ def main() -> None:
             tally = PARTS[part](Path(place))
         seconds = time.process_time() + sum(os.times()[2:4]) - began
         found = json.loads(PATH.read_text()) if PATH.exists() else {}
-        found[part] = tally.about() | {"cpu_seconds": round(seconds)}
+        found[part] = tally.about() | {"cpu_seconds": round(seconds), "commit": commit()}
         PATH.write_text(json.dumps({name: found[name] for name in PARTS if name in found}, indent=1) + "\n")
         print(f"{part}: {tally.tried.total()} tried, {len(tally.wrong)} wrong, {seconds:.0f} s", flush=True)
         for line in tally.wrong[:5]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 import crashes
 import faults
+from logged import frame_of, small_mdp
 from tailrank.runs import folder as files
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
@@ -96,6 +98,47 @@ def test_a_sweep_at_some_of_its_changes_of_files(place):
     expected, calls = whole_sweep(place)
     for at in range(0, calls, 13):
         disturbed_sweep(place, at, faults.KINDS[at // 13 % len(faults.KINDS)], expected)
+
+
+def from_logs(place, out, *fault):
+    """A plan from records, with a fault."""
+    given = ["learn-logs", place / "log.csv", "--out", out, "--budgets", 8, "--quiet"]
+    return faults.run(lambda: crashes.call(given), place, *fault)
+
+
+def whole_logs(place):
+    """The files of a plan from records that nothing disturbs, and how often a file is changed for it."""
+    frame = frame_of(small_mdp(), 40, seed=0)
+    rows = zip(*(column.tolist() for column in frame.values()), strict=True)
+    (place / "log.csv").write_text("\n".join(",".join(map(str, row)) for row in (frame, *rows)) + "\n")
+    ended = from_logs(place, place / "from-logs")
+    assert ended.code == 0, ended.stderr
+    return files_of(place / "from-logs"), len(ended.calls)
+
+
+def files_of(folder):
+    """Names and bytes of all files, but for the place and the time that are told."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    about = json.loads(found.pop("logs.json"))
+    about["result"] = {key: value for key, value in about["result"].items() if key not in ("out", "seconds")}
+    return found | {"logs.json": about}
+
+
+def disturbed_logs(place, at, kind, expected):
+    """Records with a fault at a call; the same command goes on to what was expected."""
+    out = place / f"from-logs-{kind}-{at}"
+    broken = from_logs(place, out, at, kind)
+    assert broken.code == -signal.SIGKILL if kind in ("kill", "tear") else broken.code in (0, 2), broken.stderr
+    again = from_logs(place, out)
+    assert (again.code, again.stderr) == (0, "")
+    assert files_of(out) == expected
+    shutil.rmtree(out)
+
+
+def test_a_plan_from_records_at_some_of_its_changes_of_files(place):
+    expected, calls = whole_logs(place)
+    for at in range(calls - 1, -1, -5):  # the last ones write the plan and what was found about it
+        disturbed_logs(place, at, faults.KINDS[at % 2], expected)
 
 
 COMMANDS = {

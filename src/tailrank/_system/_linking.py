@@ -44,7 +44,7 @@ def linked_as_they_are() -> Iterator[None]:
                 set_env(library._codegen, name, environment, known=False)
             return
         for part in dict.fromkeys(library._linking_libraries):
-            library._reload_init.update(part._reload_init)
+            getattr(library, "_reload_init", set()).update(getattr(part, "_reload_init", ()))  # newer versions have it
             library._final_module.link_in(part._get_module_for_linking(), preserve=True)
         library._final_module.verify()
         library._finalize_dynamic_globals()

@@ -84,12 +84,15 @@ class RewardLaw:
                 f"upsilon: rewards of up to {top} units of {float(grid.unit):g} need a table of "
                 f"{math.prod(shape) * (top + 1):.3g} numbers, at most {MOST_ENTRIES:.3g} fit; give a larger spacing"
             )
-        pmf = np.zeros((*shape, top + 1))
+        paid = np.unique(np.concatenate([[0], *units]))  # few of the units up to the top, where these are small
+        pmf = np.zeros((*shape, paid.size))
         for h, u in enumerate(units):
             ptr, _, prob, _ = mdp.rows(h)
-            np.add.at(pmf[h].reshape(-1, top + 1), (owners(ptr), u), prob)
+            np.add.at(pmf[h].reshape(-1, paid.size), (owners(ptr), np.searchsorted(paid, u)), prob)
         pmf[pmf.sum(axis=-1) == 0, 0] = 1.0
-        laws, which = np.unique(pmf.reshape(-1, top + 1).round(15), axis=0, return_inverse=True)
+        rows, which = np.unique(pmf.reshape(-1, paid.size).round(15), axis=0, return_inverse=True)
+        laws = np.zeros((len(rows), top + 1))
+        laws[:, paid] = rows
         return cls(grid, laws / laws.sum(axis=1, keepdims=True), which.reshape(shape))
 
     @classmethod

@@ -34,9 +34,18 @@ def check_free(folder: Path) -> None:
     """Raise unless `folder` can become one: it is new, empty, or held another plan from records."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}: must be a folder")
-    others = [path for path in folder.iterdir() if path.name != STAGES] if folder.is_dir() else []
-    if others and not is_log_run(folder):
+    if folder.is_dir() and not is_log_run(folder) and not all(map(_left_over, folder.iterdir())):
         raise InputError(f"--out {folder}: holds other files; choose a new folder")
+
+
+def _left_over(path: Path) -> bool:
+    """Whether a call that was stopped left this file: a stage, a file half written, a plan without the rest."""
+    if path.name in (STAGES, *(f".{name}.tmp" for name in (STAGES, PLAN, LOGS))):
+        return True
+    try:
+        return path.name == PLAN and storage.load(path).info.get("learned") == "logs"
+    except InputError:
+        return False
 
 
 class KeptStages(dict[str, Any]):
