@@ -32,7 +32,7 @@ LOWEST = "lowest"
 """The lock file with the lowest versions that pyproject.toml declares."""
 LOCKS = {
     "build": ["build"],
-    "dev": [CORE, "plot", "envs", "neural", "cluster", "test", "dev", "docs"],
+    "dev": [CORE, "plot", "envs", "neural", "cluster", "logs", "test", "dev", "docs"],
     LOWEST: [CORE, "plot", "envs", "neural", "cluster", "test"],
     "peers": [CORE, "peers"],
     "tools": ["tools"],
