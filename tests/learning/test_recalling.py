@@ -51,6 +51,29 @@ class Echo(Simulated):
         return float(action == latent), action, False
 
 
+class Walk(Simulated):
+    """A walk on 12 places with slips, the place shown one-hot; it ends at either end, 1 is paid on the right."""
+
+    horizon, n_actions, n_features = 40, 2, 12
+
+    def _begin(self, rng):
+        return 5
+
+    def _see(self, h, latent, rng):
+        return np.eye(12)[latent]
+
+    def _move(self, h, latent, action, rng):
+        there = latent + (1 if (action == 1) != (rng.random() < 0.2) else -1)
+        return float(there == 11), there, there in (0, 11)
+
+
+class ToTheRight(UniformPolicy):
+    """Uniform draws, of which all but one of twenty go to the right."""
+
+    def start(self, n):
+        return (self.rng.random((n, self.horizon)) < 0.95).astype(np.int64)
+
+
 def random_episodes(env, n=60, seed=0):
     policy = UniformPolicy(env.n_actions, env.horizon, np.random.default_rng(seed))
     batch = play_simulator(policy, env, np.arange(1000 * seed, 1000 * seed + n), keep_features=True)
@@ -66,6 +89,15 @@ def test_the_past_is_taken_where_it_tells_what_follows(env, needed):
     n = 300 if env.horizon == 1 else 60
     for seed in range(3):
         assert needed_recall(random_episodes(env, n, seed)[1], env.n_actions) == needed
+
+
+def test_counts_see_no_past_in_a_walk_that_has_none():
+    env = Walk()
+    for seed in range(8):  # by nearest neighbours, rare ends look as if the past told them
+        policy = ToTheRight(env.n_actions, env.horizon, np.random.default_rng(seed))
+        batch = play_simulator(policy, env, np.arange(1000 * seed, 1000 * seed + 60), keep_features=True)
+        played = PlayedEpisodes.none(env.horizon, env.n_features).with_played(batch)
+        assert needed_recall(played, env.n_actions) == Recall()
 
 
 class Shows:

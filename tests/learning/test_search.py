@@ -13,7 +13,7 @@ from tailrank.checks import InputError
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.learn import learn
-from tailrank.learning.promise import broken_in
+from tailrank.learning.promise import broken_in, broken_promise
 from tailrank.learning.search._kernels import play_all
 from tailrank.learning.search.candidate import FittedSearch, SearchCandidate
 from tailrank.learning.search.judging import imagined_returns, weighed_cvar
@@ -220,6 +220,7 @@ def test_broken_promises_are_told(monkeypatch):
     rng = np.random.default_rng(0)
     returns = rng.normal(size=200)
     assert broken_in(returns, 0.1, -1.7, rng) == ""
+    assert broken_promise(-140.3, -140.9, -141.0, -140.8) == ""  # not in the interval, and close
     assert "promised a CVaR of 1, fresh episodes give -1." in broken_in(returns, 0.1, 1.0, rng)
     assert "even their mean is at most" in broken_in(returns[:20], 0.1, 1.0, rng)
     assert broken_in(returns[:20], 0.1, -0.5, rng) == ""  # too few to say

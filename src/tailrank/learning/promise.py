@@ -10,6 +10,8 @@ from tailrank.risk.law import cvar
 
 FEWEST = 5
 """Episodes in the tail that an interval of the CVaR needs: with fewer, resampling them says nothing."""
+CLOSE = 0.02
+"""A promise that is missed by less than this share of it is kept: every model is wrong, and many episodes show it."""
 BROKEN = (
     "the model promised a CVaR of {promise:.4g}, fresh episodes give {found:.4g} ({said}): it does not know the "
     "simulator where this plan goes; more episodes or another algorithm may help"
@@ -17,9 +19,9 @@ BROKEN = (
 
 
 def broken_promise(promise: float, found: float, low: float, high: float) -> str:
-    """What to say where the promise lies above the interval of the CVaR; empty where it is kept."""
-    said = f"{low:.4g} .. {high:.4g}"
-    return BROKEN.format(promise=promise, found=found, said=said) if promise > high else ""
+    """What to say where the promise lies clearly above the interval of the CVaR; empty where it is kept."""
+    broken = promise - max(high, found) > CLOSE * abs(promise)
+    return BROKEN.format(promise=promise, found=found, said=f"{low:.4g} .. {high:.4g}") if broken else ""
 
 
 def broken_in(returns: np.ndarray, tau: float, promise: float, rng: np.random.Generator) -> str:

@@ -18,6 +18,9 @@ from tailrank.learning.simulators.outcomes import ActionTree
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.policies.kernel import Metric
 
+REPEATED = 5
+"""Observations count as finite where each was seen so often on average."""
+
 
 @dataclass(frozen=True)
 class CountedStates:
@@ -30,6 +33,21 @@ class CountedStates:
     there: np.ndarray
     first: np.ndarray
     timed: bool
+
+
+def observation_keys(features: np.ndarray) -> np.ndarray:
+    """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
+    draws = np.random.default_rng(0)
+    keys = np.zeros(len(features), dtype=np.uint64)
+    for j in range(features.shape[1]):
+        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
+        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+    return keys
+
+
+def distinct_observations(features: np.ndarray) -> np.ndarray:
+    """The different rows of features [n, m], [M, m], in a fixed order."""
+    return features[np.unique(observation_keys(features), return_index=True)[1]]
 
 
 def counted_states(
@@ -59,24 +77,36 @@ def counted_states(
 
 def steps_matter(here: np.ndarray, there: np.ndarray, data: PlayedTransitions, rng: np.random.Generator) -> bool:
     """Whether held-out transitions (a fifth of the episodes) are likelier when steps are told apart."""
-    reward = np.unique(data.rewards, return_inverse=True)[1]
-    outcome = np.unique(np.column_stack([np.where(data.ended, -1, there), reward]), axis=0, return_inverse=True)[
-        1
-    ].ravel()
+    outcome = numbers(np.where(data.ended, -1, there), data.rewards)
     pair = here * (int(data.actions.max()) + 1) + data.actions
     late = pair * (int(data.step.max()) + 1) + data.step
     episodes = np.unique(data.episode)
     held = np.isin(data.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
-    N = int(outcome.max()) + 1
-
-    def counts(cell: np.ndarray) -> np.ndarray:
-        """How often the cell of each held-out transition is met in the others."""
-        return _frequency(cell[~held], cell[held])
-
-    shared = (counts(pair * N + outcome) + 1.0 / N) / (counts(pair) + 1.0)
-    apart = (counts(late * N + outcome) + shared) / (counts(late) + 1.0)
+    shared, apart = held_out_laws([pair, late], outcome, held)
     gain = np.log(apart) - np.log(shared)
     return bool(gain.size and gain.mean() > 2.0 * gain.std() / np.sqrt(gain.size))
+
+
+def held_out_laws(cells: list[np.ndarray], outcome: np.ndarray, held: np.ndarray) -> list[np.ndarray]:
+    """How likely the outcomes [n] of held-out transitions are by the counts of the others, for each kind of cell.
+
+    Every law leans on the one before it, the first on the uniform one, with the weight of one transition.
+    """
+    N = int(outcome.max()) + 1
+    laws = [np.full(int(held.sum()), 1.0 / N)]
+    for cell in cells:
+        both, alone = (_frequency(x[~held], x[held]) for x in (cell * N + outcome, cell))
+        laws.append((both + laws[-1]) / (alone + 1.0))
+    return laws[1:]
+
+
+def numbers(*columns: np.ndarray) -> np.ndarray:
+    """A number for each row of the columns [n], the same for equal rows, [n]."""
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        names, place = np.unique(column, return_inverse=True)
+        found = np.unique(found * names.size + place.ravel(), return_inverse=True)[1].ravel()
+    return found
 
 
 def _frequency(cells: np.ndarray, asked: np.ndarray) -> np.ndarray:

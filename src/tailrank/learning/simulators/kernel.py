@@ -118,7 +118,7 @@ class KernelCandidate(Checked):
 
     representatives: int = setting(1000, kind=int, least=2, metavar="N", help="Representative states, at most.")
     budgets: int = setting(160, kind=int, least=3, metavar="N", help="Budgets of a plan, about.")
-    transitions: int = setting(200_000, kind=int, least=100, metavar="N", help="PlayedTransitions of a fit, at most.")
+    transitions: int = setting(200_000, kind=int, least=100, metavar="N", help="Transitions of a fit, at most.")
     bonus: float = setting(
         0.3,
         kind=float,

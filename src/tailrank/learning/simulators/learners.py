@@ -72,16 +72,19 @@ class SearchLearner(CandidatesLearner):
 
 @dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model and a search side by side, or a network in place of a search too wide; the best is returned."""
+    """A kernel model and, where it cannot count, a search or a network beside it; the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
     search: SearchCandidate = part(SearchCandidate())
     network: ShortfallCandidate = part(ShortfallCandidate())
 
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
-        """The kernel model, and the search; where that has too many parameters and observations cannot be counted,
-        the network, if JAX is installed."""
+        """The kernel model alone where each observation can be a representative: it counts there. Otherwise the search
+        too; where that has too many parameters and observations cannot be numbered, the network, if JAX is there."""
+        values = getattr(getattr(env, "encoder", None), "n_values", None)
+        if values is not None and values <= self.kernel.representatives:
+            return (self.kernel,)
         if self.search.suits(env.n_features, env.n_actions):
             return (self.kernel, self.search)
-        counted = getattr(getattr(env, "encoder", None), "is_table", False)
-        return (self.kernel, self.network) if has_jax() and not counted else (self.kernel,)
+        numbered = getattr(getattr(env, "encoder", None), "is_table", False)
+        return (self.kernel, self.network) if has_jax() and not numbered else (self.kernel,)

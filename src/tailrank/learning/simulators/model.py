@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailrank.learning.simulators.counted import counted_states
+from tailrank.learning.simulators.counted import REPEATED, counted_states, distinct_observations
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
@@ -38,8 +38,6 @@ REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
 LLOYD, ROUNDS = 2, 8
 """Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
-REPEATED = 5
-"""Observations count as finite where each was seen so often on average."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +118,6 @@ def _counted(
     visits = _visits(states.here, data.actions, M, n_actions)
     choice = KernelChoice(1, timed=states.timed)
     return KernelModel(states.metric, states.representatives, 1, rows, scale, visits, visits, start, choice, np.nan)
-
-
-def distinct_observations(features: np.ndarray) -> np.ndarray:
-    """The different rows of features [n, m], [M, m], in a fixed order."""
-    draws = np.random.default_rng(0)
-    keys = np.zeros(len(features), dtype=np.uint64)
-    for j in range(features.shape[1]):
-        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
-        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
-    return features[np.unique(keys, return_index=True)[1]]
 
 
 def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:

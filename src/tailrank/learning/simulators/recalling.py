@@ -5,6 +5,7 @@ by the mean of the nearest neighbours among the other episodes with the same act
 with the step where that predicts better: models may know the step, and the past must tell more than that. The
 errors, as those of a normal law of their own variance, have a likelihood; the past counts where it makes that clearly
 larger. Neighbours get worse with every number that does not matter, so that a past that tells nothing is left out.
+Where few different observations repeat, counts take the place of neighbours (`counted.held_out_laws`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.learning.simulators import counted
 from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate, LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.recall import Recall, RecallPolicy, differences
@@ -60,13 +62,15 @@ def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     m, best = played.features.shape[1], Recall()
     if played.steps < FEWEST or played.n < 9 or m > WIDEST:
         return best
-    plain, timed = (_likelihoods(best, played, n_actions, timed) for timed in (False, True))
+    keys = counted.observation_keys(played.features)
+    likelihoods = _by_counts if np.unique(keys).size * counted.REPEATED <= played.steps else _by_neighbours
+    plain, timed = (likelihoods(best, played, n_actions, timed) for timed in (False, True))
     step = float(timed[0].mean()) > float(plain[0].mean())
     now, episode = timed if step else plain
     for recall in TRIED:
         if recall.width(m, n_actions) > WIDEST or recall.observations > best.observations + 1:
             continue
-        found, _ = _likelihoods(recall, played, n_actions, step)
+        found, _ = likelihoods(recall, played, n_actions, step)
         gains = np.array([(found - now)[episode == e].mean() for e in np.unique(episode)])
         error = float(gains.std(ddof=1)) / np.sqrt(gains.size) if gains.size > 1 else np.inf
         if float((found - now).mean()) > GAIN and float(gains.mean()) > SURE * error:
@@ -74,7 +78,26 @@ def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     return best
 
 
-def _likelihoods(recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bool) -> tuple[np.ndarray, np.ndarray]:
+def _by_counts(recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The log-likelihood of held-out transitions [n], and their episodes [n]. timed: the step is known."""
+    episode, step = np.repeat(np.arange(played.n), played.lengths), played.step_numbers()
+    held, rows = episode % 3 == 2, np.arange(played.steps) + episode
+    seen = counted.numbers(counted.observation_keys(played.features))
+    ended = np.append(np.diff(episode) > 0, True) & (step + 1 < played.horizon)
+    outcome = counted.numbers(np.where(ended, -1, seen[rows + 1]), played.rewards)
+    pair = counted.numbers(seen[rows], played.actions)
+    cells = [pair, counted.numbers(pair, step)] if timed else [pair]
+    past = [seen[rows - np.minimum(step, j)] for j in range(1, recall.observations + 1)]
+    if recall.action:
+        past.append(np.where(step > 0, np.append(0, played.actions[:-1]), n_actions))
+    if past:
+        cells.append(counted.numbers(pair, *past))
+    return np.log(counted.held_out_laws(cells, outcome, held)[-1]), episode[held]
+
+
+def _by_neighbours(
+    recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """The log-likelihood of held-out transitions [n], and their episodes [n]. timed: the step is known."""
     episode = np.repeat(np.arange(played.n), played.lengths)
     held = episode % 3 == 2
