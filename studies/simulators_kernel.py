@@ -6,9 +6,9 @@ A run is a task, a method, a number of steps and a seed; its line is appended to
 when it is done, and runs that are there already are skipped, so that the study can be stopped and taken up again.
 --table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
 
-Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults, and `lava` (seeds 5 to 7 and,
-at 15,000 steps, 100) for what counts do; so were CartPole-v1, Taxi-v4 and MountainCar-v0 for the exploration. The others only judge, and seeds that are reported begin at 100. qr-dqn
-and ppo need the extra `deep`.
+Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults; so were `lava` (seeds 5
+to 7, and 100 with 15,000 steps) for observations that can be numbered, and CartPole-v1, Taxi-v4 and MountainCar-v0 for
+the exploration. The others only judge, and seeds that are reported begin at 100. qr-dqn and ppo need the extra `deep`.
 """
 
 from __future__ import annotations
