@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
@@ -9,6 +11,7 @@ from scipy.special import gammaln, logsumexp
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed
 from tailrank.learning.simulators.candidates import FitData
+from tailrank.learning.simulators.counted import ended_by_place
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.pooling import PRIORS, pooled_laws
@@ -22,7 +25,7 @@ def dirichlet_multinomial(counts, prior):
 
 
 def laws_by_hand(counts, kappa):
-    """p [M, A, N] as at the head of the module, q [M, N] and sum_b w(a, b) n(x, b) [M, A], from counts [M, A, N]."""
+    """p [M, A, N] as at the head of the module and sum_b w(a, b) n(x, b) [M, A], from counts [M, A, N]."""
     q = counts.sum(axis=1) / counts.sum(axis=(1, 2))[:, None]
     p, mass = np.zeros_like(counts), np.zeros(counts.shape[:2])
     for j, rows in enumerate(counts):
@@ -34,7 +37,7 @@ def laws_by_hand(counts, kappa):
                 share[b] = np.exp(one - logsumexp([one, two]))
             mass[j, a] = share @ rows.sum(axis=1)
             p[j, a] = (share @ rows + kappa * q[j]) / (mass[j, a] + kappa)
-    return p, q, mass
+    return p, mass
 
 
 def drawn_transitions(n=4000, seed=0):
@@ -65,15 +68,12 @@ def test_laws_and_prior_are_those_of_brute_force():
     known = counts_of(pair[~held], outcome[~held], shape)
     state, action = divmod(pair[held], 6)
     for kappa in PRIORS:
-        p, q, mass = laws_by_hand(known, kappa)
+        law = laws_by_hand(known, kappa)[0][state, action, outcome[held]]
         n = known.sum(axis=(1, 2))[state]
-        at = q[state, outcome[held]]
-        leaning = (at * n + 1 / 12) / (n + 1)
-        more = kappa * (leaning - at) / (mass[state, action] + kappa)
-        scores.append(np.log(p[state, action, outcome[held]] + more).sum())
+        scores.append(np.log((law * n + 1 / 12) / (n + 1)).sum())
     assert found.kappa == PRIORS[int(np.argmax(scores))] > PRIORS[0]
     p = dense(found, shape)
-    expected, _, mass = laws_by_hand(counts_of(pair, outcome, shape), found.kappa)
+    expected, mass = laws_by_hand(counts_of(pair, outcome, shape), found.kappa)
     np.testing.assert_allclose(found.mass, mass)
     np.testing.assert_allclose(p / p.sum(axis=2, keepdims=True), expected, atol=1e-12)
     np.testing.assert_allclose(p.sum(axis=2), found.mass + found.kappa)
@@ -126,6 +126,15 @@ def test_a_state_that_nobody_left_promises_nothing():
     assert fitted.model.counted
     assert not fitted.model.choice.timed
     assert fitted.promise == pytest.approx(0.25)
+
+
+def test_an_end_at_the_last_step_is_known_by_its_place():
+    """Of four episodes one ends at place 2 after a step. Place 2 at the last step is an end, too; place 1 is none."""
+    features = np.array([[0.0, 2.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0]])[:, :, None]
+    batch = replace(episodes(features, np.zeros((4, 2))), lengths=np.array([1, 2, 2, 2]))
+    data = PlayedEpisodes.none(2, 1).with_played(batch).transitions(100, np.random.default_rng(0))
+    assert data.ended.tolist() == [True, False, False, False, False, False, False]
+    assert ended_by_place(data, 2).tolist() == [True, False, True, False, False, False, True]
 
 
 def test_drawn_models_have_the_posterior_law():

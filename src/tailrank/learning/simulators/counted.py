@@ -51,6 +51,15 @@ def counted_states(
     )
 
 
+def ended_by_place(data: PlayedTransitions, horizon: int) -> np.ndarray:
+    """Whether the episode ended with each transition [T]; also with its last step, which it would have ended with
+    anyway, where all that came to the same observation before ended."""
+    early, M = data.step + 1 < horizon, len(data.observations)
+    came = np.bincount(data.there[early], minlength=M)
+    over = np.bincount(data.there[early & data.ended], minlength=M)
+    return np.asarray(data.ended | (~early & ((came > 0) & (came == over))[data.there]))
+
+
 def steps_matter(here: np.ndarray, there: np.ndarray, data: PlayedTransitions, rng: np.random.Generator) -> bool:
     """Whether held-out transitions (a fifth of the episodes) are likelier when steps are told apart."""
     outcome = numbers(np.where(data.ended, -1, there), data.rewards)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailrank.learning.simulators.counted import counted_states, numbers
+from tailrank.learning.simulators.counted import counted_states, ended_by_place, numbers
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.pooling import pooled_laws
-from tailrank.learning.simulators.scale import budget_scale
+from tailrank.learning.simulators.scale import FINER, budget_scale
+from tailrank.planning.kernel.induction import kept_steps
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
 
 ALTERNATIVES: tuple[dict[str, object], ...] = (
@@ -37,6 +38,8 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
+MOST_VALUES = 10_000_000
+"""Of the tables of a plan for counted states, where rewards share a unit."""
 LLOYD, ROUNDS = 2, 8
 """Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
 
@@ -100,10 +103,9 @@ def fit_kernel(
 
     numbered: observations are counted as long as they are few enough, whether they repeat or not.
     """
-    scale = budget_scale(played, budgets)
     if (numbered or played.repeats) and len(played.observations) <= representatives:
-        return _counted(played, n_actions, representatives, scale, rng)
-    data = played.transitions(most, rng)
+        return _counted(played, n_actions, representatives, budgets, rng)
+    scale, data = budget_scale(played, budgets), played.transitions(most, rng)
     choice, score = choose(data, played.horizon, n_actions, rng)
     made = Standard.of(data.features, choice.timed, rng)
     s = made.place(data.features, data.step / played.horizon)
@@ -135,13 +137,18 @@ def fit_kernel(
     )
 
 
-def _counted(
-    played: PlayedEpisodes, n_actions: int, most: int, scale: BudgetScale, rng: np.random.Generator
-) -> KernelModel:
-    """The model of counts on the different observations, of at most `most` states; all transitions count."""
+def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator) -> KernelModel:
+    """The model of counts on the different observations, of at most `most` states; all transitions count.
+
+    One terrible episode widens the budgets, and a coarse grid would blur all others: few states can have many budgets.
+    """
     data = played.transitions(played.steps, rng)
+    data = replace(data, ended=ended_by_place(data, played.horizon))
     states = counted_states(played, data, most, rng)
     M = len(states.representatives)
+    scale = budget_scale(
+        played, budgets, finer=max(MOST_VALUES // (M * len(kept_steps(played.horizon)) * budgets), FINER)
+    )
     after = np.where(data.ended, M, states.there)
     outcome = numbers(after, data.rewards)
     pair = states.here * n_actions + data.actions

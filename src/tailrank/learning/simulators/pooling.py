@@ -60,16 +60,16 @@ def pooled_laws(pair: np.ndarray, outcome: np.ndarray, held: np.ndarray, n_state
 def log_likelihood(learned: Any, asked: Any, kappa: float, shape: tuple[int, int, int]) -> float:
     """Of the transitions counted in `asked`, by the laws of those in `learned`.
 
-    Here q leans on the uniform law over all outcomes with the weight of one transition, so that none is impossible.
+    Laws lean on the uniform one over all outcomes with the weight of one transition of the state, whatever kappa is:
+    it is not to be chosen by outcomes that the state never had.
     """
     sums, common = shared(learned, kappa, shape)
     asked = asked.tocoo()
     row, column = asked.row, asked.col
     total = np.asarray(of_states(learned, shape).sum(axis=1)).ravel()[row // shape[1]]
-    q = (np.asarray(common[row, column]).ravel() * total + 1.0 / shape[2]) / (total + 1.0)
     mass = np.asarray(sums.sum(axis=1)).ravel()[row]
-    law = (np.asarray(sums[row, column]).ravel() + kappa * q) / (mass + kappa)
-    return float((asked.data * np.log(law)).sum())
+    law = (np.asarray(sums[row, column]).ravel() + kappa * np.asarray(common[row, column]).ravel()) / (mass + kappa)
+    return float((asked.data * np.log((law * total + 1.0 / shape[2]) / (total + 1.0))).sum())
 
 
 def shared(counts: Any, kappa: float, shape: tuple[int, int, int]) -> tuple[Any, Any]:
