@@ -13,7 +13,7 @@ from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.learning.observed.state import policy_of
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.latent_counts import LatentCounts
-from tailrank.planning.observed.planner import Support
+from tailrank.planning.observed.problem import Support
 from tailrank.policies.observed import FORGIVING, ObservationPolicy, ObservedPlan
 
 K, A, H = 3, 2, 4
