@@ -28,6 +28,7 @@ from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, 
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
 from tailrank.learning.offline.classes import kernel_bound, lowrank_bound
 from tailrank.learning.schedule import Schedule
+from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.model import KernelModel
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -164,7 +165,7 @@ def played_episodes(log: EpisodeLog, held_out: bool = False) -> PlayedEpisodes:
 
 def fit_kernel_model(played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> KernelModel:
     """The kernel model with the settings of the learner on simulators."""
-    return KernelCandidate().fit(played, n_actions, tau, rng).model
+    return KernelCandidate().fit(FitData(played, n_actions, tau), rng).model
 
 
 def plan_penalised_kernel(
