@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.places import sensitivity, stretch
 from tailrank.learning.lowrank.planning import exploration_of, not_given_up, support_of
+from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
@@ -193,6 +195,19 @@ def test_one_outcome_does_not_decide_between_models(monkeypatch):
         monkeypatch.setattr(ela, "judged", lambda *_, old=old: old)
         monkeypatch.setattr(ela, "gains", lambda *_, gain=gain, **__: (SeenTransitions.of(block.replay), gain))
         assert np.sign(learner._lead(block, None, 3)) == sign
+
+
+def test_plans_are_made_more_often_while_the_tail_earns_nothing():
+    learner, n = LowRankELA(tau=0.25), 200
+    for tail, share in ((0.0, ela.SEEKING), (0.05, ela.SEEKING), (0.3, ela.SHARE)):
+        replay = Replay(2, 1)
+        returns = np.zeros(n)
+        returns[0], returns[-20:] = 1.0, np.repeat([tail, 0.9], [5, 15])
+        paid = 3.0 + np.stack([returns, np.zeros(n)], axis=1)  # what all steps pay changes nothing
+        replay.add(np.zeros((n, 2, 1)), np.zeros((n, 2)), np.zeros((n, 2)), np.full(n, 2), paid)
+        block = SimpleNamespace(episodes=n, replay=replay)
+        assert learner.next_batch(LowRankState(block, None, fit=object())) == share * n
+        assert learner.next_batch(LowRankState(block, None)) == 1  # the block model's
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.1, 0.2, 0.25, 0.31, 0.6, 1.0])

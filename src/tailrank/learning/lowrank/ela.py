@@ -37,6 +37,7 @@ from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
+from tailrank.risk.law import cvar
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
@@ -56,8 +57,11 @@ HOPEFUL = 1.0
 settings. Where both were made (a rich and a low-rank lock, 11 comparisons), the search added -.1 to 3.3 to the lead."""
 LOST = 2
 """A model that lost so clearly is compared again as if there had been this many times as many episodes."""
-SHARE = 0.1
-"""Episodes between two plans of a low-rank model, as a share of all so far."""
+SHARE, SEEKING = 0.1, 0.02
+"""Episodes between two plans of a low-rank model, as a share of all so far; and while the tail earns nothing."""
+NOTHING = 0.1
+"""The tail of the last episodes earns nothing if it is so near to the worst return seen, as a share of the way to the
+best. Every plan then shows something new, and playing it often shows no more; later plans differ little."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +167,16 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def next_batch(self, state: Any) -> int:
         """Episodes of the next iteration."""
-        charge = isinstance(state, LowRankState) and state.fit is not None
-        return max(self.batch, round((max(self.growth, SHARE) if charge else self.growth) * state.episodes))
+        share = 0.0
+        if isinstance(state, LowRankState) and state.fit is not None:
+            share = SEEKING if self._earns_nothing(state.replay) else SHARE
+        return max(self.batch, round(max(self.growth, share) * state.episodes))
+
+    def _earns_nothing(self, replay: Replay) -> bool:
+        """Whether the tail of the last episodes is as bad as anything that was seen."""
+        returns = replay.rewards.sum(axis=1)
+        worst, best = float(returns.min()), float(returns.max())
+        return cvar(returns[-max(10, round(SHARE * replay.n)) :], self.tau) < worst + NOTHING * (best - worst)
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""
