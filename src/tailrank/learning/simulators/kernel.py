@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import Checked, setting
+from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import doing
-from tailrank.learning.simulators.candidates import CandidateOutput
+from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
-from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.planning.kernel.induction import plan_kernel
 from tailrank.policies.kernel import KernelPolicy, interpolation
 from tailrank.policies.tables import Policy
@@ -126,29 +125,15 @@ class KernelCandidate(Checked):
         metavar="B",
         help="Bonus of an episode of pairs never tried, of tau times the range of returns.",
     )
-    epsilon: float = setting(
-        0.1,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
-        metavar="P",
-        help="Share of random actions in exploration.",
-    )
+    epsilon: float = share(0.1, help="Share of random actions in exploration.")
 
-    def fit(
-        self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
-    ) -> FittedKernel:
+    def fit(self, data: FitData, rng: np.random.Generator, before: Any = None) -> FittedKernel:
         """The model of what was played, whatever was fitted before."""
+        played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
-            model = fit_kernel(played, n_actions, self.representatives, self.budgets, self.transitions, rng)
-        return FittedKernel(model, tau, played.horizon, self.bonus, self.epsilon, played.returns())
+            model = fit_kernel(played, data.n_actions, self.representatives, self.budgets, self.transitions, rng)
+        return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedKernel:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:
         """The same fit again."""
-        return self.fit(played, n_actions, tau, rng)
+        return self.fit(data, rng)

@@ -10,13 +10,13 @@ Where few different observations repeat, counts take the place of neighbours (`c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailrank.learning.simulators import counted
-from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate, LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, WrappedFit
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.recall import Recall, RecallPolicy, differences
 from tailrank.policies.tables import Policy
@@ -136,42 +136,20 @@ def _some(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class FittedRecalling:
-    """A fit on x; its policies see observations and recall the rest."""
+class FittedRecalling(WrappedFit):
+    """A fit on x; its policies see observations and recall the rest, which follows from the episodes."""
 
-    inner: FittedCandidate
     recall: Recall
     n_features: int
     n_actions: int
 
-    def _seeing(self, policy: Policy) -> RecallPolicy:
+    def playing(self, policy: Policy) -> Policy:
+        """One that recalls."""
         return RecallPolicy(policy, self.recall, self.n_features, self.n_actions)
-
-    def explorer(self, rng: np.random.Generator) -> Policy:
-        """What to play next."""
-        return self._seeing(self.inner.explorer(rng))
-
-    @property
-    def promise(self) -> float:
-        """That of the first output."""
-        return self.inner.promise
-
-    def outputs(self) -> list[CandidateOutput]:
-        """Those of the fit."""
-        return [CandidateOutput(one.name, self._seeing(one.policy), one.promise) for one in self.inner.outputs()]
-
-    def neutral(self) -> Policy | None:
-        """The plan for the mean, where there is one."""
-        found = getattr(self.inner, "neutral", None)
-        return None if found is None else self._seeing(found())
 
     def about(self) -> str:
         """What was fitted, and to what."""
         return f"{self.inner.about()}, with {self.recall.words}"
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Those of the fit: what is recalled follows from the episodes."""
-        return self.inner.to_arrays()
 
 
 @dataclass(frozen=True)
@@ -181,33 +159,19 @@ class RecallingCandidate:
     inner: LearningCandidate
     recall: Recall
 
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: Any = None,
-    ) -> FittedCandidate:
+    def fit(self, data: FitData, rng: np.random.Generator, before: Any = None) -> FittedCandidate:
         """The fit to all episodes; it goes on from the last one where that saw the same."""
-        recall = self.recall
         then = before.recall if isinstance(before, FittedRecalling) else Recall()
-        last = (before.inner if isinstance(before, FittedRecalling) else before) if then == recall else None
-        found = self.inner.fit(recalled(recall, played, n_actions), n_actions, tau, rng, last)
-        return self._seeing(found, played, n_actions)
+        last = (before.inner if isinstance(before, FittedRecalling) else before) if then == self.recall else None
+        return self._seeing(self.inner.fit(self._recalled(data), rng, last), data)
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedCandidate:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedCandidate:
         """The fit in a checkpoint."""
-        found = self.inner.restored(arrays, recalled(self.recall, played, n_actions), n_actions, tau, rng)
-        return self._seeing(found, played, n_actions)
+        return self._seeing(self.inner.restored(arrays, self._recalled(data), rng), data)
 
-    def _seeing(self, found: FittedCandidate, played: PlayedEpisodes, A: int) -> FittedCandidate:
-        m = played.features.shape[1]
-        return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, A)
+    def _recalled(self, data: FitData) -> FitData:
+        return replace(data, played=recalled(self.recall, data.played, data.n_actions))
+
+    def _seeing(self, found: FittedCandidate, data: FitData) -> FittedCandidate:
+        m = data.played.features.shape[1]
+        return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, data.n_actions)
