@@ -39,6 +39,8 @@ from tailrank.risk.law import cvar
 
 EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
+MOST_KEPT = 20_000_000
+"""Numbers of features in a rollout; more episodes are played one part after the other."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
 
@@ -82,6 +84,10 @@ class CandidatesLearner(SimulatorLearner):
         """What of the past counts as observed."""
         return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
 
+    def _data(self, played: PlayedEpisodes, env: Simulator) -> FitData:
+        numbered = bool(getattr(getattr(env, "encoder", None), "is_table", False))
+        return FitData(played, env.n_actions, self.tau, numbered)
+
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
         return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
@@ -97,9 +103,11 @@ class CandidatesLearner(SimulatorLearner):
             if part.size:
                 rng = streams.planner(k, i)
                 policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
-                batch = play_simulator(policy, env, part, keep_features=True)
-                played, returns = played.with_played(batch), [*returns, batch.returns]
-        data = FitData(played, env.n_actions, self.tau)
+                most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
+                for some in np.array_split(part, -(-part.size // most)):
+                    batch = play_simulator(policy, env, some, keep_features=True)
+                    played, returns = played.with_played(batch), [*returns, batch.returns]
+        data = self._data(played, env)
         fitted = tuple(
             candidate.fit(data, streams.oracle(k, i), state.fitted[i] if state.fitted else None)
             for i, candidate in enumerate(self._learning(env, played))
@@ -257,7 +265,7 @@ class CandidatesLearner(SimulatorLearner):
             for i, candidate in enumerate(self._learning(env, then) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-                fits.append(candidate.restored(own, FitData(then, env.n_actions, self.tau), streams.oracle(at, i)))
+                fits.append(candidate.restored(own, self._data(then, env), streams.oracle(at, i)))
             fitted.append(EarlierFit(at, episodes_then, tuple(fits)))
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
