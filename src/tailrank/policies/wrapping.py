@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import Policy
 
 
@@ -35,17 +36,10 @@ class WrappingPolicy:
         """What is kept beside the inner policy's memory after these actions, [n, k]."""
         return np.zeros((len(memory), 0))
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """That of the inner policy, which is told all in its own way, and what is kept beside it."""
-        past = self.past(states, actions, memory)
-        told = self.seen(states, memory), self.own_actions(actions), rewards, self.seen(next_states, past)
-        own = self.inner.update(h, *told, self.own_memory(memory))
+        past = self.past(moved.states, moved.actions, memory)
+        seen, after = self.seen(moved.states, memory), self.seen(moved.next_states, past)
+        told = Moved(seen, self.own_actions(moved.actions), moved.rewards, after)
+        own = self.inner.update(h, told, self.own_memory(memory))
         return np.column_stack([own, past]) if past.shape[1] else own

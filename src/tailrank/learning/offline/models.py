@@ -37,6 +37,7 @@ from tailrank.planning.observed.support import nearest_kind, reward_kinds
 from tailrank.policies.decoders.base import Decoder
 from tailrank.policies.kernel import KernelPolicy, interpolation
 from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy, Penalty
+from tailrank.policies.moved import Moved
 from tailrank.risk.law import ReturnLaw
 
 MODELS = ("auto", "block", "lowrank", "kernel")
@@ -143,7 +144,7 @@ def simulated(policy: LowRankPolicy, fit: LowRankFit, support: ObservedSupport, 
         paid = np.array([rng.choice(fit.rewards.values[i]) for i in law]) * going
         earned += paid
         going &= k < fit.setting.rank
-        memory = policy.update(h, x, actions, paid, x, memory)
+        memory = policy.update(h, Moved(x, actions, paid, x), memory)
         place = 0 if len(support.states) == 1 else min(h, len(support.states) - 1)
         if support.states:
             weights = support.weights[place][np.minimum(k, fit.setting.rank - 1)]

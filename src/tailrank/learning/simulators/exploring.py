@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tailrank.policies.kernel import KernelPolicy, interpolation
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import Policy
 from tailrank.policies.wrapping import WrappingPolicy
 
@@ -51,17 +52,9 @@ class ExploringPolicy:
                 result[mine] = policy.act(h, states[mine], memory[mine, 0])
         return result
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward."""
-        return np.column_stack([memory[:, 0] - rewards, memory[:, 1]])
+        return np.column_stack([memory[:, 0] - moved.rewards, memory[:, 1]])
 
 
 @dataclass

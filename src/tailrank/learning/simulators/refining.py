@@ -17,6 +17,7 @@ from tailrank.envs.action_grid import ActionGrid
 from tailrank.envs.protocols import Simulator
 from tailrank.learning.simulators.candidates import FitData, LearningCandidate, WrappedFit
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.moved import Moved
 from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import Policy, UniformPolicy
 
@@ -98,7 +99,7 @@ def planned_actions(policy: Policy, played: PlayedEpisodes) -> np.ndarray:
         seen, at = features[row[live] + h], step[live] + h
         found.append(policy.act(h, seen, memory[live]))
         after = features[row[live] + h + 1]
-        memory[live] = policy.update(h, seen, played.actions[at], played.rewards[at], after, memory[live])
+        memory[live] = policy.update(h, Moved(seen, played.actions[at], played.rewards[at], after), memory[live])
     return np.concatenate(found)
 
 
