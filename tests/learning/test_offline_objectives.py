@@ -80,6 +80,23 @@ def test_without_doubt_the_plan_is_that_of_the_exact_solver(measure, least):
         assert visits.sum() == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_judge_with_smaller_budgets_sees_the_plan_as_it_is(seed):
+    """Without doubt its value from b is b - E (b - R)^+ / tau, with R the return of the plan from its own budget."""
+    _, _, counts, allowed, usual = recorded(200, seed, least=-1.0)
+    model, goal = counting.doubted(counts), TailGoal(0.3)
+    actions = goal.plan(model, allowed, usual).actions
+    assert goal.shifts(model) == (0, 1, 2, 4, 8)  # budgets 0..12
+    for by in (0, 1, 3, 8, 12):
+        found = goal.values(model, goal.judge(model, goal.shifted(actions, by)))
+        for own in range(by, found.size):
+            law = evaluate(goal.policy(model, actions, usual, own), counted_mdp(counts), 0.3).law
+            b = float(model.grid.value(own - by))
+            short = float(law.probs @ np.maximum(b - law.values, 0.0))
+            assert found[own - by] == pytest.approx(b - short / 0.3)
+            assert found[own - by] <= law.cvar(0.3) + 1e-9
+
+
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
 def test_bounds_hold_in_known_processes(measure):
     for n, seed in ((60, 0), (60, 1), (2000, 2)):

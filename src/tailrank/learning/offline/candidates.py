@@ -13,12 +13,11 @@ tried, and at last the plan with the best bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailrank.envs.logs.log import EpisodeLog
-from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import Budgets
 from tailrank.planning.pessimistic.goals import Goal, Masks
@@ -39,13 +38,20 @@ Told = Callable[[str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class CautiousPlan:
-    """A plan: its tables in the whole balls, start budget, bound, its value if the counts were true, its caution."""
+    """A plan: its actions, start budget, bound, its value if the counts were true, its caution.
 
-    tables: SavedTables
+    judged: its tables in the whole balls, by budgets that are `less` units less than its own. bent: for the sake of its
+    bound it begins with another budget than what is best where it was made, or is more cautious than what was wanted.
+    """
+
+    actions: Masks
     budget: int
+    judged: SavedTables
+    less: int
     lower: float
     promise: float
     caution: float
+    bent: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +84,8 @@ class Planner:
         surest = made(cautions[-1])
         if not surest.lower > asked:
             return boldest
-        return next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
+        found = next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
+        return replace(found, bent=True)
 
     def _made(
         self,
@@ -91,15 +98,35 @@ class Planner:
         """The plan of a caution with its bound in `model`; if there are budgets to begin with from which that is
         above `asked`, it begins with the one of them that is best where the plan was made."""
         made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
-        tables = made if caution == WHOLE else self.goal.judge(model, made.actions)
-        hoped, sure = self.goal.values(model, made), self.goal.values(model, tables)
+        hoped = self.goal.values(model, made)
+        # In the balls that it was made with, no smaller budget has a better bound than the best one.
+        sure, less = (hoped, np.zeros(hoped.size, int)) if caution == WHOLE else self._surely(model, made.actions)
         better = np.flatnonzero(sure > asked)
         budget = int(better[hoped[better].argmax()] if better.size else hoped.argmax())
+        by = int(less[budget])
+        judged = made if caution == WHOLE else self.goal.judge(model, self.goal.shifted(made.actions, by))
         promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
-        return CautiousPlan(tables, budget, float(sure[budget]), promise, caution)
+        bent = hoped[budget] < hoped.max()
+        return CautiousPlan(made.actions, budget, judged, by, float(sure[budget]), promise, caution, bool(bent))
+
+    def _surely(self, model: RecordedModel, actions: Masks) -> tuple[np.ndarray, np.ndarray]:
+        """The best bound of a plan from every start budget, and the shift of the judge that gives it, both [n]."""
+        sure, less = np.empty(0), np.empty(0, dtype=np.int64)
+        for by in self.goal.shifts(model):
+            found = self.goal.values(model, self.goal.judge(model, self.goal.shifted(actions, by)))
+            if by == 0:
+                sure, less = found, np.zeros(found.size, dtype=np.int64)
+            better = np.flatnonzero(found[: found.size - by] > sure[by:]) + by
+            sure[better], less[better] = found[better - by], by
+        return sure, less
 
     def cross_fitted(
-        self, log: EpisodeLog, budgets: Budgets, how: counting.Counting, streams: Streams, told: Told
+        self,
+        log: EpisodeLog,
+        budgets: Budgets,
+        how: counting.Counting,
+        rng: np.random.Generator,
+        told: Told | None = None,
     ) -> list[tuple[float, float]]:
         """Each caution, and what plans of it are worth on average by the counts of the half that did not make them.
 
@@ -109,14 +136,15 @@ class Planner:
             return []
         worth, repeats = np.zeros(len(CAUTION)), 1
         for i in range(repeats):
-            counted = [counting.count(half, budgets, how) for half in log.halves(streams.planner(0))]
+            counted = [counting.count(half, budgets, how) for half in log.halves(rng)]
             for j, (made_by, judged_by) in enumerate((counted, counted[::-1])):
                 judging = counting.doubted(judged_by)
                 for k, caution in enumerate(CAUTION):
                     tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
                     budget = int(self.goal.values(judging, tables).argmax())
                     worth[k] += self.goal.promise(judging, tables.actions, budget) / (2 * repeats)
-                    told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * repeats))
+                    if told is not None:
+                        told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * repeats))
         return list(zip(CAUTION, worth.tolist(), strict=True))
 
 
@@ -125,6 +153,11 @@ def best_caution(worth: dict[float, float]) -> float:
     most = max(worth.values(), default=0.0)
     tied = [caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most))]
     return min(tied, key=lambda caution: abs(np.log(max(caution, 1e-9) / MIDDLE)), default=MIDDLE)
+
+
+def cautions_from(least: float) -> tuple[float, ...]:
+    """The least caution and all that are larger."""
+    return tuple(caution for caution in (*CAUTION, WHOLE) if caution >= least)
 
 
 def _doubted(model: RecordedModel, counts: counting.LogCounts, caution: float) -> RecordedModel:
