@@ -127,10 +127,14 @@ def test_interval_of_the_behaviour_by_hand():
 
 
 def test_caution_that_other_records_like():
-    assert best_caution({0.1: 1.0, 0.3: 2.0, 1.0: 1.5, 3.0: 0.0}) == 0.3
-    assert best_caution({0.1: 0.0, 0.3: 0.0, 1.0: 0.0, 3.0: 0.0}) == 1.0
-    assert best_caution({}) == 1.0
-    assert best_caution({0.0: 2.0, 0.1: 1.0, 1.0: 1.0}) == 0.0
+    """Columns are the cautions 0, 0.1, 0.3, 1, 3, 10; rows the ways to draw halves."""
+    better = [[0.0, 1.0, 2.0, 1.5, 1.0, 0.0], [0.0, 1.1, 2.0, 1.5, 1.0, 0.0]]
+    assert best_caution(better) == 0.3
+    # 0.3 is worth 3 more on average, with a standard error of 2; 1 is worth 0.5 more for sure.
+    assert best_caution([[0.0, 1.0, 2.0, 1.5, 1.0, 0.0], [0.0, 1.0, 6.0, 1.5, 1.0, 0.0]]) == 1.0
+    assert best_caution([[0.0, 1.0, 2.0, 1.0, 1.0, 0.0], [0.0, 1.0, 6.0, 1.0, 1.0, 0.0]]) == 0.1
+    assert best_caution([[2.0] * 6] * 4) == best_caution([]) == 0.1
+    assert best_caution([[2.0, 1.0, 1.0, 1.0, 1.0, 1.0]] * 4) == 0.0
 
 
 def test_doubt_keeps_off_lucky_pairs():

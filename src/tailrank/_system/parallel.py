@@ -33,9 +33,9 @@ def over_states(
     finely: more parts than cores where there is much work; not for kernels that go through all states in every part.
     """
     total, n = int(work.sum()), work.size
-    workers = threads()
+    workers = 1 if total < SERIAL_WORK else threads()
     inside = threading.current_thread().name.startswith(POOL)  # who waits for the pool must not be of it
-    if workers == 1 or total < SERIAL_WORK or inside:
+    if workers == 1 or inside:
         kernel(0, n, *arguments)
         return
     parts = workers * (4 if finely and total >= PARTS_WORK else 1)

@@ -3,7 +3,8 @@
 The plan with the best bound is timid: it pays for whatever cannot be excluded of any pair, all at once. The plan of
 plain counts is rash: of many pairs that were seen once it takes the luckiest. In between, a plan is made with a few
 `nats` of doubt about every pair (`counts.doubted`). How many is chosen by cross-fitting: each half of the episodes
-makes a plan of every caution, and the counts of the other half say what it is worth. Whatever made it, a plan is then
+makes a plan of every caution, and the counts of the other half say what it is worth. Halves are drawn several times,
+and a little doubt is left for another only if that is better by two standard errors. Whatever made it, a plan is then
 judged by the whole balls, which hold for every plan at once, so it may be returned with its own bound.
 
 If the chosen plan is not sure to beat what is asked for (what the log's own policy earns), more cautious ones are
@@ -12,7 +13,7 @@ tried, and at last the plan with the best bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,12 @@ from tailrank.planning.pessimistic.model import RecordedModel
 
 CAUTION = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Nats of doubt that plans are made with, the boldest first."""
-MIDDLE = 1.0
+USUAL = 0.1
+"""What is taken where the records do not say which is better: next to nothing, but for pairs that were seen once."""
+SURE = 2.0
+"""Standard errors by which another caution must be worth more."""
+REPEATS, FEWER, CHEAP = 4, 2, 2e7
+"""How often halves are drawn, and for plans of that many outcomes times budgets."""
 FEWEST = 20
 """Episodes below which there are no halves."""
 WHOLE = np.inf
@@ -127,32 +133,39 @@ class Planner:
         how: counting.Counting,
         rng: np.random.Generator,
         told: Told | None = None,
-    ) -> list[tuple[float, float]]:
-        """Each caution, and what plans of it are worth on average by the counts of the half that did not make them.
+    ) -> list[list[float]]:
+        """What plans of each caution are worth by the counts of the half that did not make them, [R, len(CAUTION)]: the
+        mean over the two halves, for R ways to draw them.
 
         Nothing for very few episodes.
         """
         if log.episodes < FEWEST:
             return []
-        worth, repeats = np.zeros(len(CAUTION)), 1
-        for i in range(repeats):
+        cost = counting.count(log, budgets, how).outcomes * float(budgets.widths.sum())
+        worth = np.zeros((REPEATS if cost < CHEAP else FEWER, len(CAUTION)))
+        for i, row in enumerate(worth):
             counted = [counting.count(half, budgets, how) for half in log.halves(rng)]
             for j, (made_by, judged_by) in enumerate((counted, counted[::-1])):
                 judging = counting.doubted(judged_by)
                 for k, caution in enumerate(CAUTION):
                     tables = self.goal.plan(counting.doubted(made_by, caution), self.allowed, self.usual)
                     budget = int(self.goal.values(judging, tables).argmax())
-                    worth[k] += self.goal.promise(judging, tables.actions, budget) / (2 * repeats)
+                    row[k] += 0.5 * self.goal.promise(judging, tables.actions, budget)
                     if told is not None:
-                        told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * repeats))
-        return list(zip(CAUTION, worth.tolist(), strict=True))
+                        told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * len(worth)))
+        return worth.tolist()
 
 
-def best_caution(worth: dict[float, float]) -> float:
-    """The caution that is worth most; of those that tie, and where nothing is known, the one nearest to the middle."""
-    most = max(worth.values(), default=0.0)
-    tied = [caution for caution, value in worth.items() if value >= most - TIE * (1.0 + abs(most))]
-    return min(tied, key=lambda caution: abs(np.log(max(caution, 1e-9) / MIDDLE)), default=MIDDLE)
+def best_caution(worth: Sequence[Sequence[float]]) -> float:
+    """The caution that is surely worth most, of cross-fitted worths [R, len(CAUTION)]; USUAL unless another is worth
+    more by two standard errors."""
+    if len(worth) < 2:
+        return USUAL
+    gain = np.asarray(worth) - np.asarray(worth)[:, [CAUTION.index(USUAL)]]
+    sure = gain.mean(axis=0) - SURE * gain.std(axis=0, ddof=1) / np.sqrt(len(gain))
+    most = int(sure.argmax())
+    scale = 1.0 + float(np.abs(worth).max())
+    return CAUTION[most] if sure[most] > TIE * scale else USUAL
 
 
 def cautions_from(least: float) -> tuple[float, ...]:

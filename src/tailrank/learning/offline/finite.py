@@ -22,7 +22,15 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import Behaviour
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import FEWEST, WHOLE, CautiousPlan, Planner, best_caution, cautions_from
+from tailrank.learning.offline.candidates import (
+    CAUTION,
+    FEWEST,
+    WHOLE,
+    CautiousPlan,
+    Planner,
+    best_caution,
+    cautions_from,
+)
 from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
 from tailrank.learning.offline.split import APART, TILTED, SplitTask, split_plan
@@ -109,10 +117,10 @@ def learn_finite(
     planner = Planner(goal, _allowed(log), usual_actions(log))
     if task.caution is None:
         rng = streams.planner(0)
-        crossed = dict(once(stages, "cross-fitted", lambda: planner.cross_fitted(log, low, how, rng, told)))
+        crossed = once(stages, "cross-fitted", lambda: planner.cross_fitted(log, low, how, rng, told))
         cautions = cautions_from(best_caution(crossed))
     else:
-        crossed, cautions = {}, (task.caution,)
+        crossed, cautions = [], (task.caution,)
     cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
     plan = planner.boldest_above(asked, balls, counts, cautions, _part(told, "plans", log.horizon))
     once(stages, "caution", lambda: str(plan.caution))
@@ -127,7 +135,7 @@ def learn_finite(
     if "split" not in stages and log.episodes >= FEWEST:
         wanted = (how, each, task.delta, task.caution, task.tilting, task.budgets)
         splitting = SplitTask(planner, task.rewards, task.ends, task.discount, *wanted)
-        split = split_plan(log, streams.planner(1).permutation(log.episodes), splitting, streams)
+        split = split_plan(log, streams.planner(1).permutation(log.episodes), splitting, streams.planner(2))
     told("held-out episodes", 1.0)
     if split is not None:
         bounds |= split.bounds
@@ -145,11 +153,12 @@ def learn_finite(
         bounds[CAREFUL] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if task.diagnose else None)
     told("diagnostics", 1.0)
+    worth = np.mean(crossed, axis=0).tolist() if crossed else []
     diagnostics |= {
         "held_out_likelihood": likelihood,
         "returned": chosen.name,
         "caution": None if chosen.plan.caution == WHOLE else chosen.plan.caution,
-        "cross_fitted": {f"{c:g}": value for c, value in crossed.items()},
+        "cross_fitted": {f"{c:g}": value for c, value in zip(CAUTION, worth, strict=False)},
     }
     policy = goal.policy(chosen.model, chosen.plan.actions, planner.usual, chosen.plan.budget)
     found = FiniteResult(

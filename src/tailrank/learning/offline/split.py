@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tailrank.envs.logs.log import EpisodeLog
-from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import behaviour_of
 from tailrank.learning.offline.budgets import Budgets, budgets_for
-from tailrank.learning.offline.candidates import CautiousPlan, Planner, best_caution, cautions_from
+from tailrank.learning.offline.candidates import USUAL, CautiousPlan, Planner, cautions_from
 from tailrank.learning.offline.coverage import usual_actions
 from tailrank.learning.offline.importance import sure_at_least, weigh
 from tailrank.learning.offline.tilted import Bound, tilted
@@ -52,8 +51,8 @@ class SplitPlan:
 
 @dataclass(frozen=True, eq=False)
 class SplitTask:
-    """What is wanted, as `finite` has it. delta: of the bounds; own: of the log's own interval; caution: None if it
-    is to be chosen; tilting: a step from the behaviour is wanted too; count: budgets at the first step."""
+    """What is wanted, as `finite` has it. delta: of the bounds; own: of the log's own interval; caution: None for
+    as little as is sure; tilting: a step from the behaviour is wanted too; count: budgets at the first step."""
 
     planner: Planner
     rewards: tuple[float, float]
@@ -79,17 +78,17 @@ class _Made:
     model: RecordedModel
 
 
-def split_plan(log: EpisodeLog, order: np.ndarray, task: SplitTask, streams: Streams) -> SplitPlan:
-    """The plan of the first episodes of an order [n], with the bound that the others give it."""
+def split_plan(log: EpisodeLog, order: np.ndarray, task: SplitTask, rng: np.random.Generator) -> SplitPlan:
+    """The plan of the first episodes of an order [n], with the bound that the others give it; rng: of quarters."""
     goal, weighted = task.planner.goal, log.probability is not None
     delta = task.delta / (3.0 if weighted else 1.0)
     first, judging = halves = _parts(log, order, 0.5)
     asked = behaviour_of(first, goal.measure, task.own, task.ends, task.discount).high
-    made = _made(first, task, delta, asked, task.caution, streams)
+    made = _made(first, task, delta, asked)
     share = _share(made, task, asked)
     if share > 0.5:
         choosing, judging = _parts(log, order, share)
-        made = _made(choosing, task, delta, asked, made.plan.caution, streams)
+        made = _made(choosing, task, delta, asked)
     plan, budgets = made.plan, _rounding_down(made.budgets, made.choosing, judging)
     counts = counting.count(judging, budgets, task.how)
     model = counting.fixed(counts, delta, goal.nodes(budgets.widths, len(log.states)))
@@ -109,21 +108,17 @@ def split_plan(log: EpisodeLog, order: np.ndarray, task: SplitTask, streams: Str
     found = SplitPlan(replace(plan, judged=judged, lower=lower, promise=promise), model, counts, bounds, by_all)
     if not (weighted and task.tilting and isinstance(goal, TailGoal)):
         return found
-    tilt, sure, promised = _stepped(halves, task, weighed, delta, streams)
+    tilt, sure, promised = _stepped(halves, task, weighed, delta, rng)
     return replace(found, bounds=bounds | {TILTED: sure}, tilted=tilt, promised=promised)
 
 
-def _made(
-    choosing: EpisodeLog, task: SplitTask, delta: float, asked: float, caution: float | None, streams: Streams
-) -> _Made:
+def _made(choosing: EpisodeLog, task: SplitTask, delta: float, asked: float) -> _Made:
     """The plan of these episodes alone: what was usual elsewhere is not known here."""
     planner = replace(task.planner, usual=usual_actions(choosing))
     budgets = budgets_for(choosing, task.rewards, task.discount, task.count)[0]
     counts = counting.count(choosing, budgets, task.how)
-    if caution is None:
-        caution = best_caution(dict(planner.cross_fitted(choosing, budgets, task.how, streams.planner(3))))
     model = counting.fixed(counts, delta, planner.goal.nodes(budgets.widths, len(choosing.states)))
-    cautions = cautions_from(caution) if task.caution is None else (caution,)
+    cautions = cautions_from(USUAL) if task.caution is None else (task.caution,)
     return _Made(planner.boldest_above(asked, model, counts, cautions), choosing, budgets, planner.usual, model)
 
 
@@ -140,13 +135,13 @@ def _share(made: _Made, task: SplitTask, asked: float) -> float:
 
 
 def _stepped(
-    halves: tuple[EpisodeLog, EpisodeLog], task: SplitTask, weighed: Bound, delta: float, streams: Streams
+    halves: tuple[EpisodeLog, EpisodeLog], task: SplitTask, weighed: Bound, delta: float, rng: np.random.Generator
 ) -> tuple[ClonedPolicy, float, float]:
     """A step from the behaviour by one half, what it earns at least and about, both by the other half."""
     first, judging = halves
     budgets = _rounding_down(budgets_for(first, task.rewards, task.discount, task.count)[0], first, judging)
     planner = replace(task.planner, usual=usual_actions(first))
-    step = tilted(planner, first, budgets, task.how, weighed, streams.planner(2))
+    step = tilted(planner, first, budgets, task.how, weighed, rng)
     sure, returns = weighed(step, judging, first), first.returns(task.discount)
     about = weigh(step, judging, planner.goal.measure, delta=delta, ends=task.ends, thresholds=returns).cvar
     return step, sure, sure if about is None else about
