@@ -27,8 +27,8 @@ exact CVaR (`-`: no exact value at hand). *improved*: how often the plan was cal
 than the behaviour.
 
 All cells together: {lower} of {logs} lower and {upper} of {logs} upper bounds failed, which leaves rates up to
-{all_limit} possible. {enough} cells have logs enough to show by themselves that both rates are below {delta} (59 without
-a failure do).
+{all_limit} possible. {enough} cells have logs enough to show by themselves that both rates are below {delta} (59 logs
+without a failure do).
 
 | process | behaviour | episodes | logs | lower | upper | limit | own | improved | wrongly |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -66,11 +66,12 @@ APART = """
 
 A plan of some episodes judged by the others (*model*, *weights*), and a step from the behaviour (*step*), whether or
 not the command would have returned them; each bound has a third of delta / 2 = {delta} for itself. {logs} logs with
-probabilities, commits {commits}. *failed*: the bound was above the exact CVaR of its policy; *limit* as above, for the
-worst of the three. *says*: the mean bound, beside the mean CVaR of its policy. *sure*: how often the step was surely
-better than the behaviour.
+probabilities, commits {commits}. *model*, *weights*, *step*: how often the bound was above the exact CVaR of its policy;
+*limit* as above, for the worst of the three. *says*: the mean of the three bounds in this order, each pair of policies
+followed by the mean CVaR of the policy, *plan* or *step*. *sure*: how often the step was surely better than the
+behaviour.
 
-| process | behaviour | episodes | logs | failed: model | weights | step | limit | model says | weights say | its CVaR | step says | its CVaR | sure |
+| process | behaviour | episodes | logs | model | weights | step | limit | says | says | plan | says | step | sure |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 KINDS = ("held-out episodes", "held-out episodes, by weights", "a step from the behaviour")
