@@ -64,14 +64,14 @@ fewer than two gaps above zero). Steeper is better: where one action is best by 
 APART = """
 ## Bounds by held-out episodes, each by itself
 
-A plan of some episodes judged by the others (*model*, *weights*), and a step from the behaviour (*step*), whether or
-not the command would have returned them; each bound has a third of delta / 2 = {delta} for itself. {logs} logs with
-probabilities, commits {commits}. *model*, *weights*, *step*: how often the bound was above the exact CVaR of its policy;
-*limit* as above, for the worst of the three. *says*: the mean of the three bounds in this order, each pair of policies
-followed by the mean CVaR of the policy, *plan* or *step*. *sure*: how often the step was surely better than the
-behaviour.
+A plan of some episodes judged by the others, by their counts (*model*) and by importance weights (*weights*), and a
+step from the behaviour (*step*), whether or not the command would have returned them. Each bound has a third of
+delta / 2 = {delta} for itself. {logs} logs with probabilities, commits {commits}. In the columns: how often each bound
+was above the exact CVaR of its policy; *limit* as above, for the worst of the three; the mean bounds of the plan by its model and
+by weights, and its mean CVaR; the mean bound of the step, and its mean CVaR; *sure*: how often the step was surely
+better than the behaviour.
 
-| process | behaviour | episodes | logs | model | weights | step | limit | says | says | plan | says | step | sure |
+| process | behaviour | episodes | logs | model | weights | step | limit | by model | weights | plan | bound | step | sure |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 KINDS = ("held-out episodes", "held-out episodes, by weights", "a step from the behaviour")
