@@ -67,11 +67,11 @@ APART = """
 A plan of some episodes judged by the others, by their counts (*model*) and by importance weights (*weights*), and a
 step from the behaviour (*step*), whether or not the command would have returned them. Each bound has a third of
 delta / 2 = {delta} for itself. {logs} logs with probabilities, commits {commits}. In the columns: how often each bound
-was above the exact CVaR of its policy; *limit* as above, for the worst of the three; the mean bounds of the plan by its model and
-by weights, and its mean CVaR; the mean bound of the step, and its mean CVaR; *sure*: how often the step was surely
-better than the behaviour.
+was above the exact CVaR of its policy; *limit* as above, for the worst of the three; the mean bounds of the plan by its
+model and by weights, and its mean CVaR; the mean bound of the step, and its mean CVaR; *sure*: how often the step was
+surely better than the behaviour.
 
-| process | behaviour | episodes | logs | model | weights | step | limit | by model | weights | plan | bound | step | sure |
+| process | behaviour | n | logs | model | weights | step | limit | by model | weights | plan | bound | CVaR | sure |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 KINDS = ("held-out episodes", "held-out episodes, by weights", "a step from the behaviour")
