@@ -14,7 +14,7 @@ tried, and at last the plan with the best bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class CautiousPlan:
     """A plan: its actions, start budget, bound, its value if the counts were true, its caution.
 
     judged: its tables in the whole balls, by budgets that are `less` units less than its own. bent: for the sake of its
-    bound it begins with another budget than what is best where it was made, or is more cautious than what was wanted.
+    bound it begins with another budget than what is best where it was made.
     """
 
     actions: Masks
@@ -90,8 +90,7 @@ class Planner:
         surest = made(cautions[-1])
         if not surest.lower > asked:
             return boldest
-        found = next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
-        return replace(found, bent=True)
+        return next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
 
     def _made(
         self,

@@ -121,6 +121,7 @@ def learn_finite(
         cautions = cautions_from(best_caution(crossed))
     else:
         crossed, cautions = [], (task.caution,)
+    wanted = cautions[0]
     cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
     plan = planner.boldest_above(asked, balls, counts, cautions, _part(told, "plans", log.horizon))
     once(stages, "caution", lambda: str(plan.caution))
@@ -133,13 +134,14 @@ def learn_finite(
     chosen, bounds = _Chosen(ALL, plan, balls, counts), {ALL: plan.lower} | stages.get("split", {})
     split = None
     if "split" not in stages and log.episodes >= FEWEST:
-        wanted = (how, each, task.delta, task.caution, task.tilting, task.budgets)
-        splitting = SplitTask(planner, task.rewards, task.ends, task.discount, *wanted)
+        more = (how, each, task.delta, task.caution, task.tilting, task.budgets)
+        splitting = SplitTask(planner, task.rewards, task.ends, task.discount, *more)
         split = split_plan(log, streams.planner(1).permutation(log.episodes), splitting, streams.planner(2))
     told("held-out episodes", 1.0)
     if split is not None:
         bounds |= split.bounds
-        better = split.plan.lower > asked and (plan.lower <= asked or (plan.bent and split.by_all > plan.promise))
+        bent = plan.bent or plan.caution != wanted
+        better = split.plan.lower > asked and (plan.lower <= asked or (bent and split.by_all > plan.promise))
         stepping = task.fallback == "step" and plan.lower <= asked and split.bounds.get(TILTED, -np.inf) > asked
         if better:
             chosen = _Chosen(APART, split.plan, split.model, split.counts)

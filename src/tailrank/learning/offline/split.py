@@ -67,7 +67,7 @@ class SplitTask:
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
+class _FirstPlan:
     """A plan, with the episodes and the budgets that made it, the usual actions there, and their balls, which are as
     large as those of as many judges."""
 
@@ -112,17 +112,17 @@ def split_plan(log: EpisodeLog, order: np.ndarray, task: SplitTask, rng: np.rand
     return replace(found, bounds=bounds | {TILTED: sure}, tilted=tilt, promised=promised)
 
 
-def _made(choosing: EpisodeLog, task: SplitTask, delta: float, asked: float) -> _Made:
+def _made(choosing: EpisodeLog, task: SplitTask, delta: float, asked: float) -> _FirstPlan:
     """The plan of these episodes alone: what was usual elsewhere is not known here."""
     planner = replace(task.planner, usual=usual_actions(choosing))
     budgets = budgets_for(choosing, task.rewards, task.discount, task.count)[0]
     counts = counting.count(choosing, budgets, task.how)
     model = counting.fixed(counts, delta, planner.goal.nodes(budgets.widths, len(choosing.states)))
     cautions = cautions_from(USUAL) if task.caution is None else (task.caution,)
-    return _Made(planner.boldest_above(asked, model, counts, cautions), choosing, budgets, planner.usual, model)
+    return _FirstPlan(planner.boldest_above(asked, model, counts, cautions), choosing, budgets, planner.usual, model)
 
 
-def _share(made: _Made, task: SplitTask, asked: float) -> float:
+def _share(made: _FirstPlan, task: SplitTask, asked: float) -> float:
     """The largest share of the episodes that may make the plan; 1/2 where its bound is not above what is asked for."""
     goal, plan = task.planner.goal, made.plan
     spare = plan.lower - asked
