@@ -24,14 +24,15 @@ Allowed is {delta}. *lower*: the bound on the returned plan was above its exact 
 policy was below the best. *limit*: the largest rate of failure that the worse of these two leaves possible, with 95%
 confidence (Clopper and Pearson); where logs are few it says little. *own*: the interval for the behaviour missed its
 exact CVaR (`-`: no exact value at hand). *improved*: how often the plan was called improved; *wrongly*: and was worse
-than the behaviour.
+than the behaviour. *chosen*: as many of the logs were learned from as the command does by default; the others with the
+usual doubt (`--caution 0.1`), because choosing the doubt takes most of the time and no bound depends on it.
 
 All cells together: {lower} of {logs} lower and {upper} of {logs} upper bounds failed, which leaves rates up to
 {all_limit} possible. {enough} cells have logs enough to show by themselves that both rates are below {delta} (59 logs
 without a failure do).
 
-| process | behaviour | episodes | logs | lower | upper | limit | own | improved | wrongly |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| process | behaviour | episodes | logs | chosen | lower | upper | limit | own | improved | wrongly |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 EARNED = """
 ## What the plans earn
@@ -77,18 +78,23 @@ surely better than the behaviour.
 KINDS = ("held-out episodes", "held-out episodes, by weights", "a step from the behaviour")
 
 
-def page(rows: list[dict], apart: list[dict], sizes: tuple[int, ...], delta: float) -> str:
-    """The page. rows, apart: the cells with the means over their logs."""
-    rows, apart = sorted(rows, key=_order), sorted(apart, key=_order)
-    text = _covered(rows, delta) + EARNED
+Cells = dict[tuple[str, str, int], dict]
+"""Process, behaviour and episodes; the means over the logs."""
+
+
+def page(found: Cells, bounds: Cells, apart_: Cells, sizes: tuple[int, ...], delta: float) -> str:
+    """The page. bounds: other logs, of which only the bounds were looked at; apart_: bounds by held-out episodes."""
+    rows, apart = (sorted(cells.values(), key=_order) for cells in (found, apart_))
+    text = _covered(found, bounds, delta) + EARNED
     for row in rows:
         text += _earned(row)
     text += _totals(rows, sizes) + _gaps(rows, sizes)
     return text + (_apart(apart, delta) if apart else "")
 
 
-def _covered(rows: list[dict], delta: float) -> str:
-    """Head and table of failures."""
+def _covered(found: Cells, bounds: Cells, delta: float) -> str:
+    """Head and table of failures, of the logs of both kinds."""
+    rows = sorted((_together(key, found, bounds) for key in {*found, *bounds}), key=_order)
     logs = sum(row["logs"] for row in rows)
     lower, upper = (sum(_failures(row, key) for row in rows) for key in ("missed_lower", "missed_upper"))
     text = HEAD.format(
@@ -105,9 +111,20 @@ def _covered(rows: list[dict], delta: float) -> str:
     for row in rows:
         m, known = row["mean"], row["own"] is not None
         own, wrong = (f"{m[key]:.3f}" if known else "-" for key in ("missed_behaviour", "false_improved"))
-        found = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", f"{_limit_of(row):.3f}", own]
-        text += _line(*_order(row), row["logs"], *found, f"{m['improved']:.2f}", wrong)
+        failed = [f"{m['missed_lower']:.3f}", f"{m['missed_upper']:.3f}", f"{_limit_of(row):.3f}", own]
+        text += _line(*_order(row), row["logs"], row["chosen"], *failed, f"{m['improved']:.2f}", wrong)
     return text
+
+
+def _together(key: tuple[str, str, int], found: Cells, bounds: Cells) -> dict:
+    """One row of both kinds of logs; chosen: those whose doubt was chosen."""
+    parts = [cells[key] for cells in (found, bounds) if key in cells]
+    logs = sum(part["logs"] for part in parts)
+    names = set.intersection(*(set(part["mean"]) for part in parts))
+    mean = {name: sum(part["mean"][name] * part["logs"] for part in parts) / logs for name in names}
+    commits = sorted({one for part in parts for one in part["commits"]})
+    chosen = found[key]["logs"] if key in found else 0
+    return parts[0] | {"logs": logs, "mean": mean, "commits": commits, "chosen": chosen}
 
 
 def _earned(row: dict) -> str:
