@@ -11,7 +11,7 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import behaviour_of
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import best_caution
+from tailrank.learning.offline.candidates import best_caution, preferred
 from tailrank.learning.offline.coverage import action_shares
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.planning.pessimistic.goals import TailGoal, WorthGoal, goal_of
@@ -135,6 +135,13 @@ def test_caution_that_other_records_like():
     assert best_caution([[0.0, 1.0, 2.0, 1.0, 1.0, 0.0], [0.0, 1.0, 6.0, 1.0, 1.0, 0.0]]) == 0.1
     assert best_caution([[2.0] * 6] * 4) == best_caution([]) == 0.1
     assert best_caution([[2.0, 1.0, 1.0, 1.0, 1.0, 1.0]] * 4) == 0.0
+
+
+def test_a_better_bound_is_worth_a_hundredth():
+    """Above 1 there are 2 to promise, so 0.02 less is near enough."""
+    assert preferred([3.0, 2.99, 2.9], [1.5, 1.7, 2.0], 1.0) == 1
+    assert preferred([3.0, 2.97, 2.9], [1.5, 1.7, 2.0], 1.0) == 0
+    assert preferred([0.0, 0.0], [0.1, 0.2], 1.0) == 1
 
 
 def test_doubt_keeps_off_lucky_pairs():

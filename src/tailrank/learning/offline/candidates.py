@@ -7,8 +7,9 @@ makes a plan of every caution, and the counts of the other half say what it is w
 and a little doubt is left for another only if that is better by two standard errors. Whatever made it, a plan is then
 judged by the whole balls, which hold for every plan at once, so it may be returned with its own bound.
 
-If the chosen plan is not sure to beat what is asked for (what the log's own policy earns), more cautious ones are
-tried, and at last the plan with the best bound.
+If the chosen plan is not sure to beat what is asked for (what the log's own policy earns), other budgets to begin with
+and more cautious plans are looked at, up to the one with the best bound: of those that are sure, the one that is worth
+most if the counts are true.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ FEWEST = 20
 """Episodes below which there are no halves."""
 WHOLE = np.inf
 """The caution of the plan that is made with the balls themselves."""
+TRIED = 16
+"""Budgets to begin with that are compared, where not all of them have a bound that is high enough."""
+NEAR = 0.01
+"""Part of what plans promise above what is asked for that a better bound is worth."""
 TIE = 1e-9
 Told = Callable[[str, float], None]
 """As `Watch` of `finite`."""
@@ -46,8 +51,8 @@ Told = Callable[[str, float], None]
 class CautiousPlan:
     """A plan: its actions, start budget, bound, its value if the counts were true, its caution.
 
-    judged: its tables in the whole balls, by budgets that are `less` units less than its own. bent: for the sake of its
-    bound it begins with another budget than what is best where it was made.
+    judged: its tables in the whole balls, by budgets that are `less` units less than its own. bent: it is not
+    the one that was wanted, or begins with another budget than what is best where it was made, for a higher bound.
     """
 
     actions: Masks
@@ -68,51 +73,62 @@ class Planner:
     allowed: Masks
     usual: np.ndarray
 
-    def boldest_above(
+    def best_above(
         self,
         asked: float,
         model: RecordedModel,
         counts: counting.LogCounts,
         cautions: tuple[float, ...],
+        wanted: float,
         watch: Callable[[int], None] | None = None,
     ) -> CautiousPlan:
-        """The boldest plan whose bound in `model` is above `asked`, else the boldest. cautions: increasing.
+        """The plan of the wanted caution, if its bound in `model` is above `asked` or no plan's is; otherwise, of all
+        plans whose bound is above, the one that is worth most if the counts are true. cautions: increasing; the wanted
+        one is the first, unless it is known already that another will be chosen, which then stands alone.
 
         No plan has a better bound than the most cautious, so that one says whether to look at those in between.
         """
 
         def made(caution: float) -> CautiousPlan:
-            return self._made(caution, asked, model, counts, watch)
+            return self._made(caution, wanted, asked, model, counts, watch)
 
-        boldest = made(cautions[0])
-        if boldest.lower > asked or len(cautions) == 1:
-            return boldest
+        first = made(cautions[0])
+        if len(cautions) == 1 or (first.lower > asked and not first.bent):
+            return first
         surest = made(cautions[-1])
         if not surest.lower > asked:
-            return boldest
-        return next((plan for plan in map(made, cautions[1:-1]) if plan.lower > asked), surest)
+            return first
+        found = [plan for plan in (first, *map(made, cautions[1:-1]), surest) if plan.lower > asked]
+        return found[preferred([plan.promise for plan in found], [plan.lower for plan in found], asked)]
 
     def _made(
         self,
         caution: float,
+        wanted: float,
         asked: float,
         model: RecordedModel,
         counts: counting.LogCounts,
         watch: Callable[[int], None] | None,
     ) -> CautiousPlan:
-        """The plan of a caution with its bound in `model`; if there are budgets to begin with from which that is
-        above `asked`, it begins with the one of them that is best where the plan was made."""
+        """The plan of a caution with its bound in `model`. The wanted plan begins with the budget that is best where it
+        was made. If its bound is then not above `asked`, and for other cautions, it is bent: it begins with that of the
+        budgets whose bound is above from which it is worth most if the counts are true."""
         made = self.goal.plan(_doubted(model, counts, caution), self.allowed, self.usual, watch)
-        hoped = self.goal.values(model, made)
-        # In the balls that it was made with, no smaller budget has a better bound than the best one.
-        sure, less = (hoped, np.zeros(hoped.size, int)) if caution == WHOLE else self._surely(model, made.actions)
+        plain = counting.doubted(counts)
+
+        def promise(budget: int) -> float:
+            return self.goal.promise(plain, made.actions, budget)
+
+        budget = int(self.goal.values(model, made).argmax())
+        sure, less = self._surely(model, made.actions)
         better = np.flatnonzero(sure > asked)
-        budget = int(better[hoped[better].argmax()] if better.size else hoped.argmax())
+        bent = bool(better.size) and not (caution == wanted and sure[budget] > asked)
+        if bent:
+            some = better[np.unique(np.linspace(0, better.size - 1, TRIED).astype(np.int64))]
+            budget = int(some[preferred([promise(int(one)) for one in some], sure[some], asked)])
         by = int(less[budget])
-        judged = made if caution == WHOLE else self.goal.judge(model, self.goal.shifted(made.actions, by))
-        promise = self.goal.promise(counting.doubted(counts), made.actions, budget)
-        bent = hoped[budget] < hoped.max()
-        return CautiousPlan(made.actions, budget, judged, by, float(sure[budget]), promise, caution, bool(bent))
+        judged = self.goal.judge(model, self.goal.shifted(made.actions, by))
+        return CautiousPlan(made.actions, budget, judged, by, float(sure[budget]), promise(budget), caution, bent)
 
     def _surely(self, model: RecordedModel, actions: Masks) -> tuple[np.ndarray, np.ndarray]:
         """The best bound of a plan from every start budget, and the shift of the judge that gives it, both [n]."""
@@ -153,6 +169,14 @@ class Planner:
                     if told is not None:
                         told("cross-fitting", (2 * i + j + (k + 1) / len(CAUTION)) / (2 * len(worth)))
         return worth.tolist()
+
+
+def preferred(promised: Sequence[float], lower: Sequence[float] | np.ndarray, asked: float) -> int:
+    """Which of some plans to return: the one that promises most, or one with a better bound that promises as much but
+    for a hundredth of what there is above `asked`."""
+    most = max(promised)
+    near = [i for i, one in enumerate(promised) if one >= most - NEAR * max(most - asked, 0.0)]
+    return max(near, key=lambda i: lower[i])
 
 
 def best_caution(worth: Sequence[Sequence[float]]) -> float:

@@ -30,6 +30,7 @@ from tailrank.learning.offline.candidates import (
     Planner,
     best_caution,
     cautions_from,
+    preferred,
 )
 from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
@@ -123,7 +124,7 @@ def learn_finite(
         crossed, cautions = [], (task.caution,)
     wanted = cautions[0]
     cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
-    plan = planner.boldest_above(asked, balls, counts, cautions, _part(told, "plans", log.horizon))
+    plan = planner.best_above(asked, balls, counts, cautions, wanted, _part(told, "plans", log.horizon))
     once(stages, "caution", lambda: str(plan.caution))
 
     def bound() -> float:
@@ -140,8 +141,8 @@ def learn_finite(
     told("held-out episodes", 1.0)
     if split is not None:
         bounds |= split.bounds
-        bent = plan.bent or plan.caution != wanted
-        better = split.plan.lower > asked and (plan.lower <= asked or (bent and split.by_all > plan.promise))
+        both = preferred([plan.promise, split.by_all], [plan.lower, split.plan.lower], asked)
+        better = split.plan.lower > asked and (plan.lower <= asked or (plan.bent and both == 1))
         stepping = task.fallback == "step" and plan.lower <= asked and split.bounds.get(TILTED, -np.inf) > asked
         if better:
             chosen = _Chosen(APART, split.plan, split.model, split.counts)
@@ -150,7 +151,7 @@ def learn_finite(
     improved = chosen.plan.lower > asked
     if not improved:
         careful = Planner(goal, _often(log, planner.allowed), planner.usual)
-        plan = careful.boldest_above(np.inf, balls, counts, cautions[:1])
+        plan = careful.best_above(np.inf, balls, counts, (wanted,), wanted)
         chosen = _Chosen(CAREFUL, plan, balls, counts)
         bounds[CAREFUL] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if task.diagnose else None)

@@ -119,7 +119,9 @@ def _made(choosing: EpisodeLog, task: SplitTask, delta: float, asked: float) -> 
     counts = counting.count(choosing, budgets, task.how)
     model = counting.fixed(counts, delta, planner.goal.nodes(budgets.widths, len(choosing.states)))
     cautions = cautions_from(USUAL) if task.caution is None else (task.caution,)
-    return _FirstPlan(planner.boldest_above(asked, model, counts, cautions), choosing, budgets, planner.usual, model)
+    return _FirstPlan(
+        planner.best_above(asked, model, counts, cautions, cautions[0]), choosing, budgets, planner.usual, model
+    )
 
 
 def _share(made: _FirstPlan, task: SplitTask, asked: float) -> float:
