@@ -11,6 +11,7 @@ import numpy as np
 from tailrank import FiniteMDP, make_episodic, play, read_mdp, solve
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.envs.logs.read import read_log
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import BudgetPolicy, Policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,8 +106,8 @@ class Mixed:
         total = np.cumsum(self.law(h, states, memory), axis=1)
         return np.minimum((self.rng.random(states.size)[:, None] * total[:, -1:] >= total).sum(axis=1), self.A - 1)
 
-    def update(self, h, states, actions, rewards, next_states, memory):  # type: ignore[no-untyped-def]
-        return memory if self.policy is None else self.policy.update(h, states, actions, rewards, next_states, memory)
+    def update(self, h, moved, memory):  # type: ignore[no-untyped-def]
+        return memory if self.policy is None else self.policy.update(h, moved, memory)
 
 
 class Expert(Mixed):
@@ -160,7 +161,8 @@ def made_log(name: str, behaviour: str, n: int, seed: int, *, weighted: bool = F
         for h in range(H):
             law = player.law(h, played.states[:, h], memory)
             columns.append(law[np.arange(n), played.actions[:, h]])
-            memory = player.update(h, played.states[:, h], played.actions[:, h], played.rewards[:, h], None, memory)
+            moved = Moved(played.states[:, h], played.actions[:, h], played.rewards[:, h], None)
+            memory = player.update(h, moved, memory)
         frame["probability"] = np.stack(columns, axis=1).ravel()
     log = read_log(frame, horizon=H, states=range(one.mdp.n_states), actions=range(one.mdp.n_actions))
     return replace(log, admissible=available(one.mdp))
