@@ -34,14 +34,16 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
 
 
 @frugal
-def padded_places(first, offset, pad, places):
-    """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
-    bottom <= c < top, at values[place + c]."""
-    for s in range(first.size):
+def padded_places(begin, end, slot, first, offset, pad, places):
+    """Where the padded tables of states begin..end-1 lie that stand one after the other from values[slot] on, [S, 3].
+
+    With (bottom, top, place) in its row, that of s holds the budgets bottom <= c < top, at values[place + c].
+    """
+    for s in range(begin, end):
         bottom = first[s] - pad
         places[s, 0] = bottom
         places[s, 1] = bottom + offset[s + 1] - offset[s] + 2 * pad
-        places[s, 2] = offset[s] + 2 * pad * s - bottom
+        places[s, 2] = slot + offset[s] - offset[begin] + 2 * pad * (s - begin) - bottom
 
 
 @nested
