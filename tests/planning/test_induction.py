@@ -111,7 +111,8 @@ def test_tables_may_take_the_place_of_those_of_the_next_step(monkeypatch, chunk)
         for s in range(mdp.n_states):
             np.testing.assert_array_equal(again.curve(np.eye(mdp.n_states)[s]), found.curve(np.eye(mdp.n_states)[s]))
     again = again.layout.storage
-    assert again.cuts.size > 4 and again.slots < 0.7 * 2 * (again.cuts.size - 1)  # next states are near
+    assert again.cuts.size > 4
+    assert again.slots < 0.7 * 2 * (again.cuts.size - 1)  # next states are near
 
 
 def near_mdp(S=200, A=2, K=3, H=4):

@@ -224,9 +224,10 @@ class FiniteMDP:
 
     def merged(self) -> FiniteMDP:
         """The same MDP with rows of equal (h, s, a, s', r) added up and impossible rows left out."""
-        order = np.lexsort((self.reward, self.next_state, self.pair))
+        pair = owners(self.ptr)  # not kept: there may be many rows
+        order = np.lexsort((self.reward, self.next_state, pair))
         order = order[self.prob[order] > 0]
-        key = self.pair[order], self.next_state[order], self.reward[order]
+        key = pair[order], self.next_state[order], self.reward[order]
         first = np.ones(order.size, dtype=bool)
         first[1:] = (key[0][1:] != key[0][:-1]) | (key[1][1:] != key[1][:-1]) | (key[2][1:] != key[2][:-1])
         if first.all() and first.size == self.prob.size:

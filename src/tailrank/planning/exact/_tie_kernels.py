@@ -170,7 +170,7 @@ def tell_certain(
     sure [A]: the largest budget that each of the m actions is sure to meet. neutral_next [S]: the best means of the
     next step, whatever the budget: they bound what an action can add. The rest: see `tell_apart`.
     """
-    n_actions = sure.size
+    n_actions, whole = sure.size, np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
     for i in range(np.uintp(zeros)):
         mean[i] = -np.inf
     for r in range(m):
@@ -193,8 +193,9 @@ def tell_certain(
             continue
         n = high - low
         many = (n + 7) // 8 * 8
+        start = origin + low
         expected(
-            w, low, n, many, begin, end, origin + low, next_state, prob, units, places, means_next, at, weight, 0, 0.0
+            w, low, n, many, begin, end, start, next_state, prob, units, places, means_next, at, weight, whole, 0.0
         )
         for i in range(np.uintp(low), np.uintp(high)):
             earned = gain[pair] + w[i]

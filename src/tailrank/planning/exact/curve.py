@@ -142,7 +142,9 @@ class InductionRequest:
         mean = result.mean_curve(self.mdp.start) if self.neutral is not None else None
         curve = Curve.of(self.grid, index, units, mean)
         curve = curve if self.most is None else curve.up_to(self.most)
-        return curve, self.policy(result.actions, mean_actions) if self.keep_actions else None
+        actions = result.actions
+        del result  # its tables take the most memory
+        return curve, self.policy(actions, mean_actions) if self.keep_actions else None
 
     def induct(
         self,

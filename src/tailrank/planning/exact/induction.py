@@ -227,9 +227,9 @@ def induct(
     step_units = units_of_steps(mdp, grid)
     values = np.empty(storage.entries + BLOCK)  # kernels read whole vectors, past the last table
     means = np.empty(0 if neutral is None else values.size)
-    above = neutral if neutral is None or not neutral.size else neutral - origins_left(grid)[:, None]
+    left = origins_left(grid)
     # What can be met for certain: known of terminal rewards; a bonus or other final values may be of any sign.
-    known = final is None and bonus is None and (above is None or above.size > 0)
+    known = final is None and bonus is None and (neutral is None or neutral.size > 0)
     certain = tables[-1].first if known else np.empty(0, np.int64)
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
@@ -272,8 +272,8 @@ def induct(
             no_action if at_ends is None else at_ends[h],
             TIE,
             after.stored > CACHED,
-            no_bonus if above is None else mean_rewards(mdp, grid, h),
-            *(no_bonus if above is None else (above[i] if above.size else above) for i in (h, h + 1)),
+            no_bonus if neutral is None else mean_rewards(mdp, grid, h),
+            *(no_bonus if neutral is None else (neutral[i] - left[i] if neutral.size else neutral) for i in (h, h + 1)),
             means,
             certain_next,
             certain,
