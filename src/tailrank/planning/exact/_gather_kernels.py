@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import frugal, inlined, nested
+from tailrank._system.jit import frugal, nested
 from tailrank.planning._row_kernels import add_rows, sum_rows
 
 LISTED = 1024
 """Outcomes of a pair that are added at a time."""
 
 
-@inlined
+@nested
 def add_far(q, to, n, weight, table, begin, size, shift, slope):
     """q[to + i] += weight * V(shift + i), i < n: the general case, where an outcome runs over an end of its table.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, frugal, inlined, nested, prefetch
+from tailrank._system.jit import compiled, frugal, nested, prefetch
 from tailrank.planning._row_kernels import BLOCK, lowest
 from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected
 from tailrank.planning.exact._tie_kernels import certain_budgets, tell_apart, tell_certain
 
 
-@inlined
+@nested
 def _prefetch_state(s, n_actions, ptr, next_state, units, first, block, places, v, n):
     """Ask for all that the backup of state s will read of the tables after it, n entries an outcome."""
     for k in range(np.uintp(ptr[s * n_actions]), np.uintp(ptr[(s + 1) * n_actions])):
