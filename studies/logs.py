@@ -30,6 +30,7 @@ from tailrank.learning.offline.learn import learn_logs
 from tailrank.learning.offline.limits import reward_limits
 from tailrank.models.averaged import averaged
 from tailrank.planning.pessimistic.induction import best_budget, plan_pessimistic, policy_of, shortfall_of
+from tailrank.policies.moved import Moved
 from tailrank.policies.relabel import places, relabelled
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, Policy
 
@@ -128,8 +129,8 @@ class Mixed:
         total = np.cumsum(self.law(h, states, memory), axis=1)
         return np.minimum((self.rng.random(states.size)[:, None] * total[:, -1:] >= total).sum(axis=1), self.A - 1)
 
-    def update(self, h, states, actions, rewards, next_states, memory):  # type: ignore[no-untyped-def]
-        return memory if self.policy is None else self.policy.update(h, states, actions, rewards, next_states, memory)
+    def update(self, h, moved, memory):  # type: ignore[no-untyped-def]
+        return memory if self.policy is None else self.policy.update(h, moved, memory)
 
 
 class Expert(Mixed):
@@ -183,7 +184,8 @@ def made_log(name: str, behaviour: str, n: int, seed: int) -> EpisodeLog:
         for h in range(H):
             law = player.law(h, played.states[:, h], memory)
             columns.append(law[np.arange(n), played.actions[:, h]])
-            memory = player.update(h, played.states[:, h], played.actions[:, h], played.rewards[:, h], None, memory)
+            moved = Moved(played.states[:, h], played.actions[:, h], played.rewards[:, h], None)
+            memory = player.update(h, moved, memory)
         frame["probability"] = np.stack(columns, axis=1).ravel()
     log = read_log(frame, horizon=H, states=range(one.mdp.n_states), actions=range(one.mdp.n_actions))
     return replace(log, admissible=available(one.mdp))

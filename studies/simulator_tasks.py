@@ -254,7 +254,7 @@ class Rule:
     def act(self, h, states, memory):
         return self.function(np.asarray(states, dtype=float)).astype(np.int64)
 
-    def update(self, h, states, actions, rewards, next_states, memory):
+    def update(self, h, moved, memory):
         return memory
 
 

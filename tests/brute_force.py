@@ -24,6 +24,8 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from tailrank.policies.moved import Moved
+
 
 @dataclass(frozen=True)
 class Tiny:
@@ -241,7 +243,7 @@ class FixedPolicy:
     def act(self, h, states, memory):
         return np.array([self.rule(h, int(s)) for s in states])
 
-    def update(self, h, states, actions, rewards, next_states, memory):
+    def update(self, h, moved, memory):
         return memory
 
 
@@ -263,7 +265,7 @@ def follow(m: Tiny, policy: object) -> tuple[np.ndarray, np.ndarray]:
         ]
         origin, after, p, r = (np.array(column) for column in zip(*branches))
         raw = r / m.discount**h
-        memory = policy.update(h, states[origin], actions[origin], raw, after, np.asarray(memory)[origin])
+        memory = policy.update(h, Moved(states[origin], actions[origin], raw, after), np.asarray(memory)[origin])
         states, probs, returns = after, probs[origin] * p, returns[origin] + r
     return returns, probs
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import brute_force
 from brute_force import Tiny
+from tailrank.policies.moved import Moved
 
 ROUNDING = 1e-12
 KINDS = ("integers", "tenths", "thirds", "reals", "ties", "decades", "offset", "rare", "minute", "huge")
@@ -172,7 +173,7 @@ def law_of(m: Tiny, policy: object) -> list[tuple[Fraction, Fraction]]:
         state = np.array([s])
         a = int(policy.act(h, state, memory)[0])
         for t, p, x, r in table[h][s][a]:
-            after = policy.update(h, state, np.array([a]), np.array([r]), np.array([t]), memory)
+            after = policy.update(h, Moved(state, np.array([a]), np.array([r]), np.array([t])), memory)
             walk(h + 1, t, np.asarray(after), y + x, q * p)
 
     for s, q in starts(m):

@@ -30,6 +30,7 @@ from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.learning.registry import COUNTABLE
 from tailrank.planning.exact.return_law import return_law
 from tailrank.policies.kernel import BudgetScale
+from tailrank.policies.moved import Moved
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, MarkovPolicy
 from tailrank.report.document import fitting, page
@@ -171,7 +172,7 @@ def _use_policy(folder: Path, data: bytes) -> None:
     seen, memory = np.random.default_rng(0).normal(size=(3, policy.n_features)), policy.start(3)
     for h in range(min(policy.horizon, 3)):
         actions = policy.act(h, seen, memory)
-        memory = policy.update(h, seen, actions, np.ones(3), seen, memory)
+        memory = policy.update(h, Moved(seen, actions, np.ones(3), seen), memory)
 
 
 def _shortfall() -> ShortfallPolicy:

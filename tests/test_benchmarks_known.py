@@ -19,6 +19,7 @@ from domains import (
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.criteria.chow import chow
 from tailrank.planning.exact.return_law import return_law
+from tailrank.policies.moved import Moved
 
 
 def build(m: Tiny) -> FiniteMDP:
@@ -35,7 +36,7 @@ def test_hau_counter_example_optimum():
     assert plan.cvar == pytest.approx(50.0, abs=1e-9)
     assert best_cvar_by_enumeration(m, [0.5])[0] == pytest.approx(50.0, abs=1e-12)
     memory = plan.policy.start(1)
-    memory = plan.policy.update(0, np.array([0]), np.array([0]), np.array([0.0]), np.array([1]), memory)
+    memory = plan.policy.update(0, Moved(np.array([0]), np.array([0]), np.array([0.0]), np.array([1])), memory)
     assert plan.policy.act(1, np.array([1]), memory).tolist() == [2]
 
 

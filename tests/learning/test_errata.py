@@ -24,6 +24,7 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import plan_latent
+from tailrank.policies.moved import Moved
 
 # 1. Terminal value and negative budgets
 
@@ -227,7 +228,7 @@ def test_7_the_grid_budget_is_no_function_of_the_sum():
     memory = policy.start(2)
     zero = np.zeros(2, dtype=np.int64)
     for h, pay in enumerate(([0.3, 0.6], [0.3, 0.0])):
-        memory = policy.update(h, zero, zero, np.array(pay), zero, memory)
+        memory = policy.update(h, Moved(zero, zero, np.array(pay), zero), memory)
     assert memory[0] != memory[1]
 
 

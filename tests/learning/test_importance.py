@@ -11,6 +11,7 @@ from logged import frame_of, small_mdp
 from tailrank import FiniteMDP, InputError, MarkovPolicy, ReturnLaw, evaluate, solve
 from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline.importance import band_laws, chosen_thresholds, frequencies, judged, weigh, weights_of
+from tailrank.policies.moved import Moved
 
 SMALL = {
     "episode": [0, 0, 1, 1, 2, 2],
@@ -39,7 +40,7 @@ def test_weights_use_the_budget():
     policy = solve(mdp, 0.25).policy
     memory = policy.start(2)
     states, rewards = np.array([0, 0]), np.array([0.0, 2.0])
-    memory = policy.update(0, states, np.zeros(2, dtype=int), rewards, np.array([1, 1]), memory)
+    memory = policy.update(0, Moved(states, np.zeros(2, dtype=int), rewards, np.array([1, 1])), memory)
     second = policy.act(1, np.array([1, 1]), memory)
     frame = {
         "episode": [0, 0, 1, 1],

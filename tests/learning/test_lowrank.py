@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,15 +16,18 @@ from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
-from tailrank.learning.lowrank import gaussians, network
+from tailrank.learning.lowrank import ela, gaussians, network
 from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.places import sensitivity, stretch
-from tailrank.learning.lowrank.planning import exploration_of, support_of
+from tailrank.learning.lowrank.planning import exploration_of, not_given_up, support_of
+from tailrank.learning.lowrank.state import LowRankState
+from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
+from tailrank.policies.lowrank import SupportPlan
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
 from tailrank.runs import run as runs
@@ -178,6 +182,47 @@ def test_likelihood_puts_the_right_model_in_charge():
         state, _ = learner.step(state, lock, Streams(1))
     assert state.fit is None
     assert state.episodes >= 40
+
+
+def test_one_outcome_does_not_decide_between_models(monkeypatch):
+    lock, learner = make_simulator("rich-lock", horizon=2, n_actions=3), LowRankELA(tau=0.2, pilot=40, longest_pilot=40)
+    block = learner.block.init(lock, Streams(1))
+    seen = OutcomeData.of(block.replay, 3)
+    for outlier, sign in ((50.0, -1), (-50.0, -1), (0.2, 1)):
+        gain = np.full(seen.h.size, -0.1 if abs(outlier) > 1 else outlier)
+        gain[0] = outlier
+        old = np.zeros(int((block.replay.lengths[:: ela.HELD]).sum()))
+        monkeypatch.setattr(ela, "judged", lambda *_, old=old: old)
+        monkeypatch.setattr(ela, "gains", lambda *_, gain=gain, **__: (SeenTransitions.of(block.replay), gain))
+        assert np.sign(learner._lead(block, None, 3)) == sign
+
+
+def test_plans_are_made_more_often_while_the_tail_earns_nothing():
+    learner, n = LowRankELA(tau=0.25), 200
+    for tail, share in ((0.0, ela.SEEKING), (0.05, ela.SEEKING), (0.3, ela.SHARE)):
+        replay = Replay(2, 1)
+        returns = np.zeros(n)
+        returns[0], returns[-20:] = 1.0, np.repeat([tail, 0.9], [5, 15])
+        paid = 3.0 + np.stack([returns, np.zeros(n)], axis=1)  # what all steps pay changes nothing
+        replay.add(np.zeros((n, 2, 1)), np.zeros((n, 2)), np.zeros((n, 2)), np.full(n, 2), paid)
+        block = SimpleNamespace(episodes=n, replay=replay)
+        assert learner.next_batch(LowRankState(block, None, fit=object())) == share * n
+        assert learner.next_batch(LowRankState(block, None)) == 1  # the block model's
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.1, 0.2, 0.25, 0.31, 0.6, 1.0])
+def test_a_plan_that_gives_up_is_made_for_the_least_tail_that_does_not(tau):
+    """Returns of two plans: A has 8 seven times in ten, B 10 in 63 of 100; else 0."""
+    laws = [np.repeat([0.0, 8.0], [30, 70]), np.repeat([0.0, 10.0], [37, 63])]
+    budgets = np.arange(11.0)
+    curve = np.min([np.maximum(budgets[:, None] - law, 0.0).mean(axis=1) for law in laws], axis=0)
+    plan = SupportPlan((curve[None],), np.zeros(1, dtype=np.int64), 1.0, -1.0, -1.0, curve)
+    levels = [min(tau * 2**i, 1.0) for i in range(6)]
+    level = next(x for x in levels if max(cvar(law, x) for law in laws) > 0)
+    best = laws[int(np.argmax([cvar(law, level) for law in laws]))]
+    found = not_given_up(plan, tau)
+    assert found.budget == (-1.0 if level == tau else best.max())
+    assert found.objective == plan.objective
 
 
 def test_settings_are_searched_for_only_where_a_quick_fit_wins(monkeypatch):

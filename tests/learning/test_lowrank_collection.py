@@ -16,6 +16,7 @@ from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.planning.lsvi.observed import LatentLsvi
+from tailrank.policies.moved import Moved
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.runs._restored import check_lowrank
 
@@ -50,7 +51,7 @@ def test_episodes_follow_the_plan_before_u_and_uniform_actions_after():
     for h in range(H):
         x, actions = replay.features[10:, h], replay.actions[10:, h]
         agree[:, h] = plan.act(h, x, memory) == actions
-        memory = plan.update(h, x, actions, replay.rewards[10:, h], x, memory)
+        memory = plan.update(h, Moved(x, actions, replay.rewards[10:, h], x), memory)
     first = np.arange(60) % H - 1
     rolled = np.arange(H) < first[:, None]
     assert agree[rolled].all()

@@ -19,6 +19,7 @@ from tailrank.learning.offline.classes import kernel_bound, lowrank_bound, theor
 from tailrank.learning.offline.clone import softmax_clone
 from tailrank.learning.offline.importance import weights_of
 from tailrank.learning.offline.observed import fitted_decoder
+from tailrank.policies.moved import Moved
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.risk.measures import Mean
 from tailrank.runs.log_runs import write_log_run
@@ -49,7 +50,7 @@ def played(policy, mdp, n, seed):
         total = np.cumsum(prob[first[:, None] + np.arange(3)], axis=1)
         rows = first + np.minimum((rng.random(n)[:, None] >= total).sum(axis=1), 2)
         rewards, states = reward[rows], after[rows].astype(int)
-        memory = policy.update(h, features, actions, rewards, seen(states, rng), memory)
+        memory = policy.update(h, Moved(features, actions, rewards, seen(states, rng)), memory)
         returns += rewards
     return returns
 
@@ -109,7 +110,7 @@ def walked(policy, n, seed, H=4):
         after = x + np.where(a == 1, 0.3, 0.1) + 0.05 * rng.normal(size=n)
         reward = np.where(a == 1, 2.0, 1.0) - 4.0 * (after > 1)
         x = np.where(after > 1, 0.1 * rng.random(n), after)
-        memory = policy.update(h, x[:, None], a, reward, x[:, None], memory)
+        memory = policy.update(h, Moved(x[:, None], a, reward, x[:, None]), memory)
         returns += reward
     return returns
 

@@ -10,6 +10,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
 from tailrank.learning.observed import ela
 from tailrank.learning.observed.ela import OUTPUTS, ObservedELA
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import UniformPolicy
 
 
@@ -74,7 +75,7 @@ def test_uniform_actions():
     policy = UniformPolicy(3, 4, np.random.default_rng(0))
     memory = policy.start(3000)
     played = np.array([policy.act(h, np.zeros((3000, 1)), memory) for h in range(4)])
-    assert policy.update(0, None, None, None, None, memory) is memory
+    assert policy.update(0, Moved(None, None, None, None), memory) is memory
     for h in range(4):
         np.testing.assert_allclose(np.bincount(played[h], minlength=3) / 3000, 1 / 3, atol=0.04)
     assert abs(np.corrcoef(played[0], played[1])[0, 1]) < 0.06

@@ -113,9 +113,9 @@ class Shows:
         self.log.append(states)
         return (states[:, 0] > 0).astype(np.int64)
 
-    def update(self, h, states, actions, rewards, next_states, memory):
-        np.testing.assert_array_equal(states, self.log[-1])
-        return memory + rewards[:, None]
+    def update(self, h, moved, memory):
+        np.testing.assert_array_equal(moved.states, self.log[-1])
+        return memory + moved.rewards[:, None]
 
 
 @pytest.mark.parametrize("recall", [Recall(1), Recall(2, True), Recall(0, True)])

@@ -104,7 +104,7 @@ def test_roll_keeps_the_rules():
             assert (memory == h).all()
             return (h + states[:, :3].argmax(axis=1) + self.shift * (h == 1)) % 3
 
-        def update(self, h, states, actions, rewards, next_states, memory):
+        def update(self, h, moved, memory):
             return memory + 1
 
     lock = Lock(horizon=3, n_actions=3)

@@ -13,6 +13,7 @@ from tailrank.checks import InputError
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.shortfall.targets import ELSEWHERE, TeachingSteps
+from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.learners import ShortfallLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.kernel import BudgetScale
@@ -101,7 +102,7 @@ def test_new_standardisation_leaves_the_networks_as_they_were():
     env, streams = Slope(), Streams(0)
     batch = play_simulator(UniformPolicy(2, 3, streams.planner(0)), env, streams.train_seeds(0, 40), keep_features=True)
     played = PlayedEpisodes.none(3, 1).with_played(batch)
-    fitted = candidate(effort=5.0).fit(played, 2, 0.3, np.random.default_rng(0))
+    fitted = candidate(effort=5.0).fit(FitData(played, 2, 0.3), np.random.default_rng(0))
     other = fitted.restandardised(replace(played, features=3.0 * played.features + 1.0))
     assert other.spread != pytest.approx(fitted.spread)
     seen = np.linspace(-1, 1, 5)[:, None]
@@ -125,7 +126,7 @@ def test_network_learns_the_shortfall_of_a_tiny_mdp():
         UniformPolicy(2, 2, streams.planner(0)), env, streams.train_seeds(0, 400), keep_features=True
     )
     played = PlayedEpisodes.none(2, 1).with_played(batch)
-    fitted = candidate(members=1, budgets=40, effort=120.0).fit(played, 2, 0.3, np.random.default_rng(0))
+    fitted = candidate(members=1, budgets=40, effort=120.0).fit(FitData(played, 2, 0.3), np.random.default_rng(0))
     policy, promise = fitted.policy((0,))
     budgets = fitted.scale.budget(np.arange(fitted.scale.count), 1)
     q = policy.values(np.zeros((1, 1)), 1)[0] * fitted.scale.unit

@@ -9,6 +9,7 @@ import pytest
 
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed.planner import plan_observed
+from tailrank.planning.observed.problem import CountedProblem
 
 
 def counted(seed, H=3, K=3, A=3, top=3, tries=6):
@@ -28,18 +29,9 @@ def counted(seed, H=3, K=3, A=3, top=3, tries=6):
 
 def planned(counts, H, tau, caution, zero=1, usual=1):
     K, A = counts.n_latents, counts.n_actions
-    return plan_observed(
-        counts,
-        H,
-        np.zeros((1, K, A)),
-        np.ones((H, K), dtype=bool),
-        np.eye(K),
-        tau,
-        zero=zero,
-        usual=np.full(H, usual),
-        prior=0.0,
-        caution=caution,
-    )
+    bonus, present = np.zeros((1, K, A)), np.ones((H, K), dtype=bool)
+    problem = CountedProblem(counts, H, bonus, present, np.eye(K), tau, zero, np.full(H, usual), caution=caution)
+    return plan_observed(problem)
 
 
 def by_recursion(rows, H, K, A, caution, zero):

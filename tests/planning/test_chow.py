@@ -17,6 +17,7 @@ from tailrank.planning.criteria.chow import chow, decompose, default_levels
 from tailrank.planning.criteria.mean import risk_neutral
 from tailrank.planning.criteria.registry import OVERESTIMATES, evaluate_levels
 from tailrank.planning.exact.return_law import return_law
+from tailrank.policies.moved import Moved
 
 
 def least_by_lp(p, r, discount, after, levels, y):
@@ -142,4 +143,4 @@ def test_an_outcome_that_is_not_in_the_model_is_refused():
     policy = chow(mdp, 0.5)[0]
     one = np.array([1])
     with pytest.raises(InputError, match="no outcome of state 1, action 1 has next state 1"):
-        policy.update(1, one, one, np.array([0.0]), one, one)
+        policy.update(1, Moved(one, one, np.array([0.0]), one), one)

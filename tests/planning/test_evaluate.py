@@ -12,6 +12,7 @@ from tailrank import FiniteMDP, InputError, evaluate, play, solve
 from tailrank.envs import from_mdp, make_episodic
 from tailrank.episodes.rollout import Decoded, play_simulator
 from tailrank.planning.evaluate import estimated, evaluate_all, odd_seeds, stages, until_narrow
+from tailrank.policies.moved import Moved
 from tailrank.risk import intervals
 
 MDP = FiniteMDP.from_rows(
@@ -153,9 +154,9 @@ class Bold:
     def act(self, h, features, memory):
         return (memory > 0).astype(np.int64)
 
-    def update(self, h, features, actions, rewards, next_features, memory):
-        self.told.append((h, features.copy(), actions, rewards, next_features.copy()))
-        return memory - rewards
+    def update(self, h, moved, memory):
+        self.told.append((h, moved.states.copy(), moved.actions, moved.rewards, moved.next_states.copy()))
+        return memory - moved.rewards
 
 
 def one_by_one(policy, simulator, seed, discount):
@@ -169,7 +170,7 @@ def one_by_one(policy, simulator, seed, discount):
         rewards, actions, shown = [*rewards, reward[0]], [*actions, action[0]], [*shown, after[0].copy()]
         if over[0]:
             break
-        memory, seen = policy.update(h, seen, action, reward, after, memory), after.copy()
+        memory, seen = policy.update(h, Moved(seen, action, reward, after), memory), after.copy()
     return total, rewards, actions, shown
 
 

@@ -253,8 +253,8 @@ class BudgetRule:
     def act(self, h, states, memory):
         return (states + h + np.maximum(memory, 0)) % self.n_actions
 
-    def update(self, h, states, actions, rewards, next_states, memory):
-        return memory - np.rint(np.asarray(rewards) / self.unit).astype(np.int64)
+    def update(self, h, moved, memory):
+        return memory - np.rint(np.asarray(moved.rewards) / self.unit).astype(np.int64)
 
 
 def test_case_evaluation_of_a_policy_with_memory(case):
@@ -300,8 +300,8 @@ class RemembersFirstReward:
     def act(self, h, states, memory):
         return np.where((h == 2) & (memory == self.low), 1, 0)
 
-    def update(self, h, states, actions, rewards, next_states, memory):
-        return np.where((h == 0) & (np.asarray(rewards) == 1.0), self.high, memory)
+    def update(self, h, moved, memory):
+        return np.where((h == 0) & (np.asarray(moved.rewards) == 1.0), self.high, memory)
 
 
 @pytest.mark.parametrize("memories", [(0, 1), (0.25, 0.75), (False, True), (-(2**40), 2**40)])

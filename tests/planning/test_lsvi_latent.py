@@ -12,40 +12,17 @@ from tailrank.planning.lsvi import _kernels as _kernels
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi
 from tailrank.planning.lsvi.model import View, view
 from tailrank.planning.lsvi.observed import LatentLsvi, LatentModel
-from tailrank.planning.observed.planner import Support
+from tailrank.planning.observed.problem import Support
 
 pytestmark = pytest.mark.filterwarnings("ignore:CVaR-LSVI. beta")  # small ones, so that few episodes are enough
 
 
-def sampled(model, bonus=None, prior=0.0, support=None):
-    shape = (model.counts.steps, model.counts.n_latents, model.counts.n_actions)
-    bonus = np.zeros(shape) if bonus is None else bonus
-    return LatentModel(
-        model.counts,
-        model.H,
-        bonus,
-        model.present,
-        model.start,
-        zero=model.zero,
-        usual=model.usual,
-        prior=prior,
-        support=support,
-    )
+def sampled(model, bonus=None, **told):
+    return LatentModel(model.problem(0.5, bonus, **told))
 
 
-def planned(planner, model, tau, bonus=None, prior=0.0, support=None):
-    return planner(
-        model.counts,
-        model.H,
-        np.zeros(sizes(model)) if bonus is None else bonus,
-        model.present,
-        model.start,
-        tau,
-        zero=model.zero,
-        usual=model.usual,
-        prior=prior,
-        support=support,
-    )
+def planned(planner, model, tau, bonus=None, **told):
+    return planner(model.problem(tau, bonus, **told))
 
 
 def sizes(model):
@@ -232,18 +209,7 @@ def test_the_same_model_gives_the_same_plan():
 def test_what_is_refused(monkeypatch):
     model = random_model(0)
     with pytest.raises(InputError, match=r"caution = 0\.3: is for the exact planner"):
-        LatentLsvi()(
-            model.counts,
-            model.H,
-            np.zeros(sizes(model)),
-            model.present,
-            model.start,
-            0.1,
-            zero=0,
-            usual=model.usual,
-            prior=0.0,
-            caution=0.3,
-        )
+        planned(LatentLsvi(), model, 0.1, caution=0.3)
     with pytest.raises(InputError, match="variant = 'factord'"):
         LatentLsvi(variant="factord")
     with pytest.raises(InputError, match="budgets = 1"):

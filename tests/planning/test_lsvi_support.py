@@ -13,6 +13,7 @@ from tailrank.planning.lsvi.observed import LatentLsvi
 from tailrank.planning.lsvi.support import RewardUnits, SupportModel, plan_support_lsvi
 from tailrank.planning.observed.support import RewardKinds, SupportStep, plan_support
 from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.moved import Moved
 from tailrank.policies.optimistic import OptimisticPolicy
 from tailrank.policies.outcomes import OutcomeNetwork
 from tailrank.runs.policy_files.storage import save
@@ -102,7 +103,7 @@ def test_agrees_with_the_exact_planner(kinds):
     assert plan.objective == pytest.approx(exact.objective, abs=3 * plan.support_error + 0.02)
     policy = OptimisticPolicy(net, plan, inverse=inverse, beta=beta)
     nothing = np.zeros(2, dtype=np.int64)
-    after = policy.update(0, first, nothing, np.array([0.3, -0.5]), first, np.array([1.0, 1.0]))
+    after = policy.update(0, Moved(first, nothing, np.array([0.3, -0.5]), first), np.array([1.0, 1.0]))
     assert after == pytest.approx([0.5, 1.5])
 
 

@@ -15,6 +15,7 @@ from tailrank.episodes.replay import Replay
 from tailrank.models.latent_counts import LatentCounts
 from tailrank.planning.observed import planner
 from tailrank.planning.observed.planner import plan_observed, supports
+from tailrank.planning.observed.problem import CountedProblem
 
 TAUS = (0.05, 0.2, 0.5, 1.0)
 
@@ -30,22 +31,15 @@ class Model:
     start: np.ndarray
     usual: np.ndarray
 
-    def plan(self, tau, bonus=None, prior=0.0, support=None, undominated=False, enough=0.0):
+    def problem(self, tau, bonus=None, **told):
         shape = (self.counts.steps, self.counts.n_latents, self.counts.n_actions)
-        return plan_observed(
-            self.counts,
-            self.H,
-            np.zeros(shape) if bonus is None else bonus,
-            self.present,
-            self.start,
-            tau,
-            zero=self.zero,
-            usual=self.usual,
-            prior=prior,
-            support=support,
-            undominated=undominated,
-            enough=enough,
-        )
+        bonus = np.zeros(shape) if bonus is None else bonus
+        parts = (self.counts, self.H, bonus, self.present, self.start, tau, self.zero, self.usual)
+        return CountedProblem(*parts, **told)
+
+    def plan(self, tau, bonus=None, prior=0.0, support=None, undominated=False, **told):
+        told |= {"prior": prior, "support": support, "undominated": undominated}
+        return plan_observed(self.problem(tau, bonus, **told))
 
 
 def random_model(seed, *, H=4, K=3, A=2, top=4, paid=None, zero=0, shared=False, ends=0.3, untried=0.0, absent=False):

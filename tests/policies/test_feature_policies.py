@@ -16,6 +16,7 @@ from tailrank.envs import make_simulator
 from tailrank.learning.learn import learn
 from tailrank.learning.rivals.observations.bins import Bins
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import horizon_of
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.runs.policy_files.storage import save
@@ -67,8 +68,8 @@ def test_round_trip(name, tmp_path):
         np.testing.assert_array_equal(again.act(h, x, memory), actions)
         assert len(set(actions.tolist())) > 1 or name == "cells"
     np.testing.assert_array_equal(
-        again.update(0, x, actions, np.full(200, 0.1), x, memory),
-        policy.update(0, x, actions, np.full(200, 0.1), x, memory),
+        again.update(0, Moved(x, actions, np.full(200, 0.1), x), memory),
+        policy.update(0, Moved(x, actions, np.full(200, 0.1), x), memory),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from tailrank.learning.simulators.model import merged
 from tailrank.planning.kernel.induction import kept_steps, plan_kernel
 from tailrank.policies.kernel import BudgetScale, KernelPolicy, Metric, interpolation
+from tailrank.policies.moved import Moved
 
 M, A, H, C, m = 9, 3, 25, 30, 2
 
@@ -59,5 +60,7 @@ def test_choice_against_plain_numpy(policy, h):
 
 
 def test_memory_is_the_budget_that_is_left(policy):
-    memory = policy.update(0, np.zeros((2, m)), np.zeros(2), np.array([1.5, -1.0]), np.zeros((2, m)), policy.start(2))
+    memory = policy.update(
+        0, Moved(np.zeros((2, m)), np.zeros(2), np.array([1.5, -1.0]), np.zeros((2, m))), policy.start(2)
+    )
     np.testing.assert_allclose(memory, policy.budget + np.array([-1.5, 1.0]))

@@ -13,7 +13,8 @@ from tailrank.learning.observed.reward_grid import RewardGrid
 from tailrank.learning.observed.state import policy_of
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.latent_counts import LatentCounts
-from tailrank.planning.observed.planner import Support
+from tailrank.planning.observed.problem import Support
+from tailrank.policies.moved import Moved
 from tailrank.policies.observed import FORGIVING, ObservationPolicy, ObservedPlan
 
 K, A, H = 3, 2, 4
@@ -89,7 +90,7 @@ def test_the_filter_is_bayes_rule(seed, shared):
         for i, a in enumerate(policy.act(h, seen, memory)):
             q = [sum(expected[i][z] * policy.plan.values[h][z, b, budgets[i]] for z in range(K)) for b in range(A)]
             assert a == np.argmin(q)
-        memory = policy.update(h, seen, actions[:, h], np.full(n, -0.25), None, memory)
+        memory = policy.update(h, Moved(seen, actions[:, h], np.full(n, -0.25), None), memory)
 
 
 def test_without_the_filter_the_likeliest_latent_is_believed():
@@ -103,7 +104,7 @@ def test_without_the_filter_the_likeliest_latent_is_believed():
         budgets = memory[:, 0].astype(int)
         expected = policy.plan.values[h][best, :, budgets].argmin(axis=1)
         np.testing.assert_array_equal(policy.act(h, seen, memory), expected)
-        memory = policy.update(h, seen, np.zeros(5, dtype=int), np.zeros(5), None, memory)
+        memory = policy.update(h, Moved(seen, np.zeros(5, dtype=int), np.zeros(5), None), memory)
         np.testing.assert_array_equal(memory[:, 1:], policy.start(5)[:, 1:])
 
 
@@ -111,11 +112,11 @@ def test_without_the_filter_the_likeliest_latent_is_believed():
 def test_the_budget_falls_by_what_was_earned(filtered):
     policy = example(2, False, filtered)
     seen, actions = np.zeros((4, 1)), np.zeros(4, dtype=int)
-    memory = policy.update(0, seen, actions, np.array([-0.5, 0.0, 0.3, 5.0]), None, policy.start(4))
+    memory = policy.update(0, Moved(seen, actions, np.array([-0.5, 0.0, 0.3, 5.0]), None), policy.start(4))
     assert memory[:, 0].tolist() == [6, 4, 3, 0], "in quarters above -1/2, rounded, and never below zero"
-    again = policy.update(1, seen, actions, np.array([-0.5, -0.25, 0.0, 0.0]), None, memory)
+    again = policy.update(1, Moved(seen, actions, np.array([-0.5, -0.25, 0.0, 0.0]), None), memory)
     assert again[:, 0].tolist() == [6, 3, 1, 0]
-    last = policy.update(H - 1, seen, actions, np.ones(4), None, again)
+    last = policy.update(H - 1, Moved(seen, actions, np.ones(4), None), again)
     np.testing.assert_array_equal(last, again), "nothing follows the last step"
     assert policy.horizon == H
 
@@ -128,7 +129,7 @@ def test_a_wrong_model_does_not_rule_out_what_is_seen():
     moves = np.zeros((H, K, A, K))
     moves[..., 0] = 1.0
     policy = ObservationPolicy(Emissions(likely, policy.base), policy.plan, policy.grid, policy.base, moves)
-    memory = policy.update(0, np.zeros((1, 1)), np.array([0]), np.zeros(1), None, policy.start(1))
+    memory = policy.update(0, Moved(np.zeros((1, 1)), np.array([0]), np.zeros(1), None), policy.start(1))
     np.testing.assert_allclose(policy.latents(1, np.array([[2.0]]), memory), [[0, 0, 1]])
 
 
@@ -172,7 +173,7 @@ def test_a_pair_never_tried_says_nothing_about_what_follows(steps):
         policy.moves,
     )
     seen = np.array([[3.0]])
-    memory = policy.update(0, seen, np.array([1]), np.zeros(1), None, policy.start(1))
+    memory = policy.update(0, Moved(seen, np.array([1]), np.zeros(1), None), policy.start(1))
     found = policy.latents(1, seen, memory)[0]
     odds = np.exp(policy.decoder.log_odds(1, seen)[0][:2])
     np.testing.assert_allclose(found, [*(odds / odds.sum()), 0.0], atol=1e-9)

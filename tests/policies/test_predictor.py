@@ -18,6 +18,7 @@ from tailrank.envs.gymnasium.budget import BudgetObservation
 from tailrank.envs.gymnasium.registered import EpisodicEnv
 from tailrank.envs.gymnasium.spaces import Encoder
 from tailrank.planning.criteria.registry import replan
+from tailrank.policies.moved import Moved
 from tailrank.policies.predictor import Predictor
 from tailrank.runs.policy_files.storage import Stored
 
@@ -139,7 +140,7 @@ def test_a_loop_that_tells_the_rewards(n_envs, criterion):
 def test_the_budget_matters_here():
     """Else the tests above would pass for a predictor that forgets it."""
     forgets = PLAN.policy.with_budget(PLAN.policy.budget)
-    object.__setattr__(forgets, "update", lambda h, s, a, r, t, memory: memory)
+    object.__setattr__(forgets, "update", lambda h, moved, memory: memory)
     assert not np.array_equal(reference(forgets, 60)[0], reference(PLAN.policy, 60)[0])
 
 
@@ -198,7 +199,7 @@ def test_a_stored_policy_predicts(tmp_path):
         assert action == PLAN.policy.act(h, np.array([observation]), memory)[0]
         assert state.step[0] == h + 1
         observation, reward, over, _, _ = env.step(action)
-        memory = PLAN.policy.update(h, np.array([0]), np.array([action]), np.array([reward]), None, memory)
+        memory = PLAN.policy.update(h, Moved(np.array([0]), np.array([action]), np.array([reward]), None), memory)
         state = stored.reward(state, reward)
         total += reward
         if over:
@@ -218,8 +219,8 @@ class Features:
     def act(self, h, features, memory):
         return ((memory > 0) & (features[:, 0] >= 0)).astype(np.int64)
 
-    def update(self, h, features, actions, rewards, next_features, memory):
-        return memory - rewards
+    def update(self, h, moved, memory):
+        return memory - moved.rewards
 
 
 def test_policies_on_features_with_an_encoder():

@@ -28,7 +28,7 @@ class Threshold:
     def act(self, h, states, memory):
         return (states[:, 0] > 0).astype(np.int64)
 
-    def update(self, h, states, actions, rewards, next_states, memory):
+    def update(self, h, moved, memory):
         return memory
 
 

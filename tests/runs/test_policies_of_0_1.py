@@ -10,6 +10,7 @@ import pytest
 
 import tailrank
 from tailrank import FiniteMDP
+from tailrank.policies.moved import Moved
 
 FOLDER = Path(__file__).parent.parent / "golden" / "policies_0_1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -48,4 +49,4 @@ def test_policies_on_observations(name):
         assert actions.tolist() == expected
         if h + 1 < len(EXPECTED[name]["actions"]):
             rewards = rng.uniform(-0.3, 1, size=n)
-            memory = policy.update(h, features, actions, rewards, rng.normal(size=(n, m)) * 2, memory)
+            memory = policy.update(h, Moved(features, actions, rewards, rng.normal(size=(n, m)) * 2), memory)

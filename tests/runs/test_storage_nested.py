@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from tailrank import load, save
 from tailrank.checks import InputError
+from tailrank.policies.moved import Moved
 from tailrank.policies.recall import Recall, RecallPolicy
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.subset import SubsetPolicy
@@ -48,8 +49,8 @@ def test_both_come_back_the_same(tmp_path):
         np.testing.assert_array_equal(again.act(h, seen, other), actions)
         assert set(actions.tolist()) <= {0, 4, 8}
         after = rng.normal(size=(5, 2))
-        memory = policy.update(h, seen, actions, np.zeros(5), after, memory)
-        other = again.update(h, seen, actions, np.zeros(5), after, other)
+        memory = policy.update(h, Moved(seen, actions, np.zeros(5), after), memory)
+        other = again.update(h, Moved(seen, actions, np.zeros(5), after), other)
         seen = after
     assert (again.n_features, again.horizon) == (2, 4)
 

@@ -29,6 +29,7 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.policies.decoders.mixture import MixtureDecoder
 from tailrank.policies.decoders.network import NeuralDecoder
 from tailrank.policies.decoders.table import TableDecoder
+from tailrank.policies.moved import Moved
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 
 H, K, A = 3, 3, 2
@@ -81,7 +82,7 @@ def played(policy, m, n=40, seed=1):
     seen = rng.normal(size=(H + 1, n, m)) * 2
     for h in range(H):
         actions.append(policy.act(h, seen[h], memory))
-        memory = policy.update(h, seen[h], actions[-1], rng.uniform(-0.3, 1, size=n), seen[h + 1], memory)
+        memory = policy.update(h, Moved(seen[h], actions[-1], rng.uniform(-0.3, 1, size=n), seen[h + 1]), memory)
         memories.append(memory)
     return np.array(actions), np.array(memories)
 

@@ -68,6 +68,15 @@ def setting(default: Any = MISSING, *, help: str, kw_only: Any = MISSING, **rule
     return field(default=default, kw_only=kw_only, metadata={"rule": Rule(help, optional=default is None, **rule)})
 
 
+def share(default: float, *, help: str, interval: str = "[0, 1]", **rule: Any) -> Any:
+    """A setting that is a share: a number in the interval."""
+
+    def check(value: object, name: str) -> float:
+        return checks.inside(value, name, interval)
+
+    return setting(default, kind=float, check=check, metavar="P", help=help, **rule)
+
+
 def part(default: Any, *, only: tuple[str, ...] | None = None, kw_only: Any = MISSING) -> Any:
     """A field whose own settings count as settings of the whole; only: not all of them, but these."""
     return field(default=default, kw_only=kw_only, metadata={"part": only})

@@ -8,6 +8,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import Policy
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def play_in_gymnasium(
             actions[episode, h], states[episode, h + 1] = action[0], _state(observation, episode, h + 1)
             if terminated or truncated:
                 break
-            memory = policy.update(h, here, action, rewards[episode, [h]], states[episode, [h + 1]], memory)
+            memory = policy.update(h, Moved(here, action, rewards[episode, [h]], states[episode, [h + 1]]), memory)
     return states, actions, rewards
 
 

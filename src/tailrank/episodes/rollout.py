@@ -20,6 +20,7 @@ from tailrank.envs import sources
 from tailrank.envs.protocols import LARGEST, CountableEnv, Simulator
 from tailrank.episodes._gymnasium import play_in_gymnasium
 from tailrank.models.mdp import FiniteMDP
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import check_fits, horizon_of, on_states
 from tailrank.policies.tables import Policy, PolicyHolder, policy_of
 
@@ -66,18 +67,11 @@ class Decoded:
         """Actions at step h."""
         return self.policy.act(h, self.group[h][states], memory)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """Memory after the rewards of step h."""
         after = self.group[min(h + 1, len(self.group) - 1)]
-        return self.policy.update(h, self.group[h][states], actions, rewards, after[next_states], memory)
+        grouped = moved._replace(states=self.group[h][moved.states], next_states=after[moved.next_states])
+        return self.policy.update(h, grouped, memory)
 
 
 @overload
@@ -182,7 +176,7 @@ def _in_mdp(policy: Policy, mdp: FiniteMDP, n: int, rng: np.random.Generator) ->
             )
         row = mdp.draw_rows(h, pair, rng)
         rewards[h], states[h + 1] = reward[row], next_state[row]
-        memory = policy.update(h, states[h], actions[h], rewards[h], states[h + 1], memory)
+        memory = policy.update(h, Moved(states[h], actions[h], rewards[h], states[h + 1]), memory)
     returns = mdp.discount ** np.arange(H) @ rewards
     return Episodes(states.T, actions.T, rewards.T, returns)
 
@@ -238,7 +232,7 @@ def walk(
             return
         actions = policy.act(h, here, kept)
         rewards, after = env.step(h, here, actions, rng)
-        then = policy.update(h, here, actions, rewards, after, kept)
+        then = policy.update(h, Moved(here, actions, rewards, after), kept)
         yield Transitions(h, here, kept, actions, rewards, after, then)
         if lasting is None:
             states, memory = after, then
@@ -323,7 +317,7 @@ def _batch(
             kept[:, h + 1 : None if over.all() else h + 2] = after[:, None]
         if over.all():
             break
-        memory = policy.update(h, seen, chosen, reward, after, memory)
+        memory = policy.update(h, Moved(seen, chosen, reward, after), memory)
         seen = after
     wrong = np.isin(np.arange(n), list(getattr(simulator, "bad", ())))
     return actions, rewards, lengths, kept, wrong

@@ -9,6 +9,7 @@ import numpy as np
 from tailrank.envs.protocols import CountableEnv
 from tailrank.models.rewards import RewardLaw
 from tailrank.planning.latent.planner import LatentPlan
+from tailrank.policies.moved import Moved
 
 
 class Charged:
@@ -16,17 +17,9 @@ class Charged:
 
     rewards: RewardLaw
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budgets that are left, [n]."""
-        return self.rewards.charge(h, rewards, memory)
+        return self.rewards.charge(h, moved.rewards, memory)
 
 
 @dataclass(frozen=True)

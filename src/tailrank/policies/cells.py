@@ -13,6 +13,7 @@ import numpy as np
 from tailrank._system.arrays import check_arrays
 from tailrank.checks import InputError
 from tailrank.policies.tables import BudgetPolicy
+from tailrank.policies.wrapping import WrappingPolicy
 
 ARRAYS = {"directions": "float [m, k]", "low": "float [k]", "width": "float [k] > 0", "mixers": "uint64 [k]"}
 
@@ -56,7 +57,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class CellPolicy:
+class CellPolicy(WrappingPolicy):
     """A `Policy` on features through the known cells of every step, [H] of sorted hashes; memory is the budget.
 
     In a cell that was never seen the action is an arbitrary one that the hash fixes.
@@ -77,10 +78,6 @@ class CellPolicy:
         """m."""
         return int(self.cells.directions.shape[0])
 
-    def start(self, n: int) -> np.ndarray:
-        """The starting budget, n times."""
-        return self.inner.start(n)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] for features [n, m]."""
         keys, known = self.cells.keys(states), self.known[h]
@@ -89,15 +86,3 @@ class CellPolicy:
             return arbitrary
         place = np.minimum(np.searchsorted(known, keys), known.size - 1)
         return np.where(known[place] == keys, self.inner.act(h, place, memory), arbitrary)
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budget less the reward."""
-        return self.inner.update(h, states, actions, rewards, next_states, memory)

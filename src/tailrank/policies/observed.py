@@ -14,6 +14,7 @@ import numpy as np
 
 from tailrank.models.grid import BudgetGrid
 from tailrank.policies.decoders.base import Decoder, decode
+from tailrank.policies.moved import Moved
 from tailrank.policies.softmax import softmax
 
 FORGIVING = 1e-3
@@ -106,23 +107,15 @@ class ObservationPolicy:
             odds = odds + np.log(memory[:, 1:]) - np.log(np.maximum(self.base[self._step(h)], 1e-300))
         return softmax(odds)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward, and the latents to expect next."""
         if h + 1 >= self.horizon:
             return memory
-        left = np.maximum(memory[:, 0] - self.grid.units(h, rewards), 0)
+        left = np.maximum(memory[:, 0] - self.grid.units(h, moved.rewards), 0)
         if not self.filtered:
             return left[:, None]
         moves = self.moves[self._step(h)]
-        now = self.latents(h, states, memory)
-        ahead = np.einsum("nz,nzk->nk", now, moves[:, actions].transpose(1, 0, 2))
+        now = self.latents(h, moved.states, memory)
+        ahead = np.einsum("nz,nzk->nk", now, moves[:, moved.actions].transpose(1, 0, 2))
         ahead = (1 - FORGIVING) * ahead + FORGIVING * self.base[self._step(h + 1)]
         return np.column_stack([left, ahead / ahead.sum(axis=1, keepdims=True)])

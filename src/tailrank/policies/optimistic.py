@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrank.policies.lowrank import LowRankPolicy
+from tailrank.policies.moved import Moved
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,9 @@ class OptimisticPolicy(LowRankPolicy):
         mine = self.beta * np.sqrt(np.maximum(square, 0.0))
         return phi, mine if bonus is None else bonus + mine
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward, which is rounded up."""
-        return np.asarray(memory - rounded_up(rewards, self.plan.spacing))
+        return np.asarray(memory - rounded_up(moved.rewards, self.plan.spacing))
 
 
 def rounded_up(rewards: np.ndarray, unit: float) -> np.ndarray:

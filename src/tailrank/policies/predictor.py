@@ -19,6 +19,7 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import horizon_of, on_states
 from tailrank.policies.tables import MarkovPolicy, Policy
 
@@ -130,9 +131,8 @@ class Predictor:
             )
         for h in np.unique(step[goes]):
             i = goes[step[goes] == h]
-            memory[i] = self.policy.update(
-                int(h) - 1, state.seen[i], state.actions[i], state.rewards[i], seen[i], state.memory[i]
-            )
+            moved = Moved(state.seen[i], state.actions[i], state.rewards[i], seen[i])
+            memory[i] = self.policy.update(int(h) - 1, moved, state.memory[i])
         return step, memory
 
     def _predict_with_budget(self, observation: Mapping[str, Any]) -> Any:

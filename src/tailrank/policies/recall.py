@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from tailrank.policies.tables import Policy
+from tailrank.policies.wrapping import WrappingPolicy
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Recall:
 
 
 @dataclass(frozen=True)
-class RecallPolicy:
+class RecallPolicy(WrappingPolicy):
     """A `Policy` on observations [n, m] that hands x to `inner`.
 
     Memory [n, w + k m + A]: that of the inner policy (w numbers), earlier observations, the latest first (NaN before
@@ -53,18 +54,18 @@ class RecallPolicy:
         return getattr(self.inner, "horizon", None)
 
     @property
-    def _past(self) -> int:
+    def _kept(self) -> int:
         return self.recall.width(self.n_features, self.n_actions) - self.n_features
 
     def start(self, n: int) -> np.ndarray:
         """The memory of n fresh episodes."""
-        past = np.zeros((n, self._past))
+        past = np.zeros((n, self._kept))
         past[:, : self.recall.observations * self.n_features] = np.nan
         return np.column_stack([self.inner.start(n), past])
 
     def seen(self, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """x [n, m'] of observations [n, m]."""
-        past = memory[:, memory.shape[1] - self._past :]
+        past = memory[:, memory.shape[1] - self._kept :]
         observed = self._observed(states, past)
         last_action = past[:, self.recall.observations * self.n_features :]
         return np.hstack([*differences(observed), last_action])
@@ -77,31 +78,20 @@ class RecallPolicy:
             found.append(np.where(np.isnan(earlier), found[-1], earlier))
         return found
 
-    def _own(self, memory: np.ndarray) -> np.ndarray:
+    def own_memory(self, memory: np.ndarray) -> np.ndarray:
         """The memory of the inner policy."""
-        wide = memory.shape[1] - self._past
+        wide = memory.shape[1] - self._kept
         return memory[:, 0] if wide == 1 else memory[:, :wide]
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """What the inner policy does at x."""
-        return self.inner.act(h, self.seen(states, memory), self._own(memory))
+        return self.inner.act(h, self.seen(states, memory), self.own_memory(memory))
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The memory after a step."""
-        now = self.seen(states, memory)
-        observed = self._observed(states, memory[:, memory.shape[1] - self._past :])
+    def past(self, states: np.ndarray, actions: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """The last observations, and the last action."""
+        observed = self._observed(states, memory[:, memory.shape[1] - self._kept :])
         kept = observed[: self.recall.observations]
-        past = np.hstack([*kept, *([np.eye(self.n_actions)[actions]] if self.recall.action else [])])
-        after = self.seen(next_states, past)
-        return np.column_stack([self.inner.update(h, now, actions, rewards, after, self._own(memory)), past])
+        return np.hstack([*kept, *([np.eye(self.n_actions)[actions]] if self.recall.action else [])])
 
 
 def differences(observed: list[np.ndarray]) -> list[np.ndarray]:

@@ -16,6 +16,7 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.ragged import rows_of
+from tailrank.policies.moved import Moved
 
 
 class Policy(Protocol):
@@ -29,15 +30,7 @@ class Policy(Protocol):
         """Actions at step h."""
         ...
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """Memory after the (undiscounted) rewards of step h."""
         ...
 
@@ -93,17 +86,9 @@ class BudgetPolicy:
         known = self.actions[np.minimum(begin + entry, self.actions.size - 1)]
         return np.where(count > 0, known, self.elsewhere[h, states]).astype(np.int64)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward, in units."""
-        return memory - self.grid.units(h, np.asarray(rewards) * self.grid.discount**h)
+        return memory - self.grid.units(h, np.asarray(moved.rewards) * self.grid.discount**h)
 
     def with_budget(self, budget: int) -> BudgetPolicy:
         """The same tables from another starting budget (an index on the grid)."""
@@ -152,20 +137,9 @@ class MixedPolicy:
         mine, other = (policy.act(h, states, memory[:, 1]) for policy in (self.first, self.second))
         return np.where(memory[:, 0] == 0, mine, other)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """What is left of its budget."""
-        mine, other = (
-            policy.update(h, states, actions, rewards, next_states, memory[:, 1])
-            for policy in (self.first, self.second)
-        )
+        mine, other = (policy.update(h, moved, memory[:, 1]) for policy in (self.first, self.second))
         return np.column_stack([memory[:, 0], np.where(memory[:, 0] == 0, mine, other)])
 
 
@@ -176,15 +150,7 @@ class Memoryless:
         """Nothing to remember: zeros [n]."""
         return np.zeros(n, dtype=np.int64)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """Still nothing."""
         return memory
 
@@ -192,17 +158,9 @@ class Memoryless:
 class ChargedBudget:
     """What policies have in common whose memory [n] is the budget that is left, a real number."""
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward."""
-        return np.asarray(memory - rewards)
+        return np.asarray(memory - moved.rewards)
 
 
 @dataclass(frozen=True)
@@ -284,30 +242,22 @@ class LevelPolicy:
         level = self.start_level[states] if h == 0 else memory
         return np.asarray(self.actions[h, states, level], dtype=np.int64)
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The level that the decomposition gives to the outcome that came."""
-        pair = self._first_pair(h) + states * self.n_actions + actions
+        pair = self._first_pair(h) + moved.states * self.n_actions + moved.actions
         owner, row = rows_of(self.ptr, pair)
-        same = (self.next_state[row] == next_states[owner]) & np.isclose(self.reward[row], rewards[owner])
+        same = (self.next_state[row] == moved.next_states[owner]) & np.isclose(self.reward[row], moved.rewards[owner])
         owner, row = owner[same], row[same]
         # Of several rewards that are close, the closest is meant.
-        order = np.lexsort((np.abs(self.reward[row] - rewards[owner]), owner))
+        order = np.lexsort((np.abs(self.reward[row] - moved.rewards[owner]), owner))
         matched, first = np.unique(owner[order], return_index=True)
         if matched.size < pair.size:
             i = int(np.setdiff1d(np.arange(pair.size), matched)[0])
             raise InputError(
-                f"step {h}: no outcome of state {states[i]}, action {actions[i]} has next state "
-                f"{next_states[i]} and reward {rewards[i]}"
+                f"step {h}: no outcome of state {moved.states[i]}, action {moved.actions[i]} has next state "
+                f"{moved.next_states[i]} and reward {moved.rewards[i]}"
             )
-        level = self.start_level[states] if h == 0 else memory
+        level = self.start_level[moved.states] if h == 0 else memory
         return self.row_level(h, row[order[first]] - self.ptr[self._first_pair(h)], level)
 
     def row_level(self, h: int, rows: np.ndarray, level: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from tailrank.episodes.rollout import Episodes, play
 from tailrank.episodes.streams import Streams
 from tailrank.models.mdp import FiniteMDP
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import BudgetPolicy, LevelPolicy, Policy
 
 PLAYED = 2000
@@ -119,5 +120,5 @@ class Played:
                     x[chosen, i]
                     for x, i in ((played.states, h), (played.actions, h), (played.rewards, h), (played.states, h + 1))
                 )
-                memory = policy.update(h, s, a, r, t, memory)
+                memory = policy.update(h, Moved(s, a, r, t), memory)
         return np.stack(columns, axis=1)

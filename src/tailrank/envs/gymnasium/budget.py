@@ -21,6 +21,7 @@ from gymnasium import spaces
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import horizon_of
 from tailrank.policies.tables import Policy
 
@@ -64,7 +65,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.R
         if not (terminated or truncated):
             earned = np.array([checks.number(reward, f"reward of step {self._h}")])
             played = np.asarray(action).reshape(-1)[:1]
-            self._memory = self._policy.update(self._h, self._seen, played, earned, after, self._memory)
+            self._memory = self._policy.update(self._h, Moved(self._seen, played, earned, after), self._memory)
         self._h, self._seen = self._h + 1, after
         truncated = bool(truncated or (self._h >= self._horizon and not terminated))
         return self._with_budget(observation), reward, bool(terminated), truncated, info

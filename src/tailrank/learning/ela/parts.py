@@ -19,6 +19,7 @@ from tailrank.models.counts import TransitionCounts
 from tailrank.models.lowrank import Model, step_from_arrays
 from tailrank.models.problem import PlanningProblem
 from tailrank.planning.latent.planner import LatentPlan, plan_latent
+from tailrank.policies.moved import Moved
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,9 @@ class RolledIn:
             actions[follows] = self.follow(h, episodes, self.state.group[h][states[follows]], budgets)
         return actions
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budgets that are left."""
-        return np.stack([self.env.rewards.charge(h, rewards, memory[:, 0]), memory[:, 1]], axis=1)
+        return np.stack([self.env.rewards.charge(h, moved.rewards, memory[:, 0]), memory[:, 1]], axis=1)
 
 
 Counted = Callable[[np.ndarray, np.ndarray, int], np.ndarray]

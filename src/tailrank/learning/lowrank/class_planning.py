@@ -22,6 +22,7 @@ from tailrank.learning.schedule import Schedule
 from tailrank.learning.simulators.played import PlayedTransitions
 from tailrank.planning.observed.support import RewardKinds, SupportStep, plan_support
 from tailrank.policies.lowrank import SupportPlan, SupportPolicy
+from tailrank.policies.moved import Moved
 
 MOST_FIRST = 300
 """First states over which V_0 is averaged, at most: the last ones seen."""
@@ -137,7 +138,7 @@ class UnboundPlan:
         """Nothing can be played yet."""
         return self.start(len(states))
 
-    def update(self, h: int, *played: Any) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """Nothing can be played yet."""
         return self.start(0)
 

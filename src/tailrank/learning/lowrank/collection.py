@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import Policy
 
 
@@ -37,9 +37,9 @@ class UniformFrom:
         drawn = self.rng.integers(0, self.n_actions, size=len(states))
         return np.where(h < self.first, self.policy.act(h, states, memory), drawn)
 
-    def update(self, h: int, *played: Any) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The memory of the policy."""
-        return self.policy.update(h, *played)
+        return self.policy.update(h, moved, memory)
 
 
 class CutShort:

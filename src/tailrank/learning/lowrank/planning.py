@@ -3,12 +3,17 @@
 psi_k on the support: with n next observations x_i drawn from the mixture of all psi, w_ki is proportional to
 psi_k(x_i) / sum_k' p_k' psi_k'(x_i), where p is how often each kind occurs. At most `MOST_STATES` of them are taken,
 those that matter for a rare kind with higher probability and less weight.
+
+**A plan that gives up.** Where a learned model puts tau or more on the least return whatever is played, all plans have
+the same CVaR in it. What a classifier leaves to every outcome adds up over the steps, so this happens long before the
+model is wrong about what is best. The tail that is planned for is then doubled until plans differ: the tables hold the
+plan of every tau, and only the first budget changes. At tau = 1 that is the mean, which breaks all other ties.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +23,8 @@ from tailrank.learning.lowrank.oracle import LowRankFit
 from tailrank.learning.lowrank.transitions import SeenTransitions
 from tailrank.learning.schedule import Schedule
 from tailrank.planning.observed.support import SupportStep, plan_support
-from tailrank.policies.lowrank import Exploration, LowRankPolicy, outcomes_of
+from tailrank.policies.lowrank import Exploration, LowRankPolicy, SupportPlan, outcomes_of
+from tailrank.risk.law import best_budget
 from tailrank.risk.measures.base import Measure
 
 MOST_STATES = 1000
@@ -132,4 +138,19 @@ def policy_for(
         measure=measure,
         undominated=undominated,
     )
+    if undominated and measure is None and exploration is None:
+        plan = not_given_up(plan, tau)
     return LowRankPolicy(fit.network, plan, exploration, fit.laws)
+
+
+def not_given_up(plan: SupportPlan, tau: float) -> SupportPlan:
+    """The plan for tau, or where it promises the least return alone for the first of 2 tau, 4 tau, .. that does not.
+
+    What it promises at tau stays the same.
+    """
+    budgets = plan.spacing * (plan.first[0] + np.arange(plan.curve.size))
+    best, level = best_budget(budgets, plan.curve, tau), tau
+    while best == 0 and level < 1.0:
+        level = min(2.0 * level, 1.0)
+        best = best_budget(budgets, plan.curve, level)
+    return plan if level == tau else replace(plan, budget=float(budgets[best]))

@@ -38,7 +38,8 @@ from tailrank.learning.observed.state import ObservedState, policy_of
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.schedule import PRACTICAL, Schedule
 from tailrank.models.latent_counts import LatentCounts
-from tailrank.planning.observed.planner import ObservedPlanner, plan_observed, supports
+from tailrank.planning.observed.planner import plan_observed, supports
+from tailrank.planning.observed.problem import CountedProblem, ObservedPlanner
 from tailrank.policies.decoders.base import posterior
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan
 from tailrank.policies.tables import UniformPolicy
@@ -291,7 +292,7 @@ class ObservedELA(SimulatorLearner, Observing):
         first = state.replay.features[:, 0]
         start = posterior(state.fitted.decoder, 0, first[-200:])
         present = np.broadcast_to((state.policy.base > 0), (H, state.counts.n_latents))
-        return self.planner(
+        problem = CountedProblem(
             state.counts,
             H,
             bonus,
@@ -307,3 +308,4 @@ class ObservedELA(SimulatorLearner, Observing):
             goal=lambda most: self.goal.units(self.tau, state.grid.value(0, H), state.grid.unit, most),
             undominated=self.undominated,
         )
+        return self.planner(problem)

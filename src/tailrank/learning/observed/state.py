@@ -13,7 +13,7 @@ from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding.choose import Fitted
 from tailrank.learning.observed.reward_grid import DECLARED, RewardGrid
 from tailrank.models.latent_counts import LatentCounts
-from tailrank.planning.observed.planner import Support
+from tailrank.planning.observed.problem import Support
 from tailrank.policies.decoders.base import Decoder
 from tailrank.policies.decoders.registry import decoder_from
 from tailrank.policies.observed import ObservationPolicy, ObservedPlan

@@ -19,6 +19,7 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.planning.pessimistic.induction import best_bet, least_mean
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import horizon_of
 from tailrank.policies.softmax import SoftmaxPolicy
 from tailrank.policies.tables import ClonedPolicy, Policy
@@ -74,7 +75,7 @@ def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.n
         states, actions, left = seen[at], log.action[at], memory[playing]
         weights[playing] *= _chances(policy, h, states, actions, left) / probability[at]
         after = seen[np.minimum(at + 1, log.transitions - 1)]
-        memory[playing] = policy.update(h, states, actions, log.reward[at], after, left)
+        memory[playing] = policy.update(h, Moved(states, actions, log.reward[at], after), left)
     return weights
 
 

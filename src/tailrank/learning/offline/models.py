@@ -28,6 +28,7 @@ from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, 
 from tailrank.learning.lowrank.transitions import HELD, SeenTransitions
 from tailrank.learning.offline.classes import kernel_bound, lowrank_bound
 from tailrank.learning.schedule import Schedule
+from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.model import KernelModel
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -36,6 +37,7 @@ from tailrank.planning.observed.support import nearest_kind, reward_kinds
 from tailrank.policies.decoders.base import Decoder
 from tailrank.policies.kernel import KernelPolicy, interpolation
 from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy, Penalty
+from tailrank.policies.moved import Moved
 from tailrank.risk.law import ReturnLaw
 
 MODELS = ("auto", "block", "lowrank", "kernel")
@@ -142,7 +144,7 @@ def simulated(policy: LowRankPolicy, fit: LowRankFit, support: ObservedSupport, 
         paid = np.array([rng.choice(fit.rewards.values[i]) for i in law]) * going
         earned += paid
         going &= k < fit.setting.rank
-        memory = policy.update(h, x, actions, paid, x, memory)
+        memory = policy.update(h, Moved(x, actions, paid, x), memory)
         place = 0 if len(support.states) == 1 else min(h, len(support.states) - 1)
         if support.states:
             weights = support.weights[place][np.minimum(k, fit.setting.rank - 1)]
@@ -159,12 +161,12 @@ def played_episodes(log: EpisodeLog, held_out: bool = False) -> PlayedEpisodes:
     final = some.next_observation[some.begin[1:] - 1]
     final = np.where(np.isnan(final), some.observation[some.begin[1:] - 1], final)
     features = np.insert(some.observation, some.begin[1:], final, axis=0).astype(np.float32)
-    return PlayedEpisodes(some.horizon, features, some.action.astype(np.int64), some.reward, some.lengths)
+    return PlayedEpisodes.of(some.horizon, features, some.action.astype(np.int64), some.reward, some.lengths)
 
 
 def fit_kernel_model(played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> KernelModel:
     """The kernel model with the settings of the learner on simulators."""
-    return KernelCandidate().fit(played, n_actions, tau, rng).model
+    return KernelCandidate().fit(FitData(played, n_actions, tau), rng).model
 
 
 def plan_penalised_kernel(

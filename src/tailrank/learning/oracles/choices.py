@@ -72,8 +72,8 @@ class ModelChoice(Checked):
     there is a class, among it and the counts of its groups; else among counts, em and block, by step and with all steps
     as one; with a rank, among em and block of that rank.
 
-    >>> ModelChoice("class").name_for(None), ModelChoice(rank=3).name_for(None)
-    ('class', 'auto')
+    >>> ModelChoice(rank=3).model
+    'auto'
     """
 
     model: str = setting(
@@ -90,10 +90,6 @@ class ModelChoice(Checked):
             raise InputError(f"rank: must be given for model {self.model!r}")
         if self.model in ("class", "counts") and self.rank is not None:
             raise InputError(f"rank = {self.rank}: is only for the models em and block, not for {self.model!r}")
-
-    def name_for(self, env: CountableEnv | None) -> str:
-        """The name of the class of models that is fitted in this environment; "auto" where it is chosen."""
-        return self.model
 
     def sees_groups(self, env: CountableEnv) -> bool:
         """Whether states are seen through the environment's known groups, or one by one."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import Checked, setting
+from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
 from tailrank.learning.search.model import TreeModel
-from tailrank.learning.simulators.candidates import CandidateOutput
+from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.softmax import Network, SoftmaxPolicy
@@ -98,28 +98,17 @@ class SearchCandidate(Checked):
     transitions: int = setting(
         200_000, kind=int, least=100, name="search_transitions", metavar="N", help="Transitions of the model, at most."
     )
-    epsilon: float = setting(
-        0.05,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
-        name="search_epsilon",
-        metavar="P",
-        help="Share of random actions in the exploration of the search.",
+    epsilon: float = share(
+        0.05, name="search_epsilon", help="Share of random actions in the exploration of the search."
     )
 
     def suits(self, n_features: int, n_actions: int) -> bool:
         """Whether there are few enough parameters."""
         return n_actions * (n_features + 2) <= MOST_PARAMETERS
 
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: FittedSearch | None = None,
-    ) -> FittedSearch:
+    def fit(self, data: FitData, rng: np.random.Generator, before: FittedSearch | None = None) -> FittedSearch:
         """The search goes on from the last fit, in a new model."""
+        played, n_actions, tau = data.played, data.n_actions, data.tau
         model = TreeModel.of(played, played.transitions(self.transitions, rng), n_actions)
         m = model.centre.size
         if before is None:
@@ -154,19 +143,12 @@ class SearchCandidate(Checked):
     ) -> FittedSearch:
         return FittedSearch(mean, deviation, centre, spread, promise, played.returns(), played.horizon, self.epsilon)
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedSearch:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedSearch:
         """The fit in a checkpoint."""
         parts = (np.asarray(arrays[name], dtype=np.float64) for name in ("mean", "deviation", "centre", "spread"))
         mean, deviation, centre, spread = parts
-        m = played.features.shape[1]
-        fits = mean.shape == deviation.shape == (n_actions, m + 2) and centre.shape == spread.shape == (m,)
+        m = data.played.n_features
+        fits = mean.shape == deviation.shape == (data.n_actions, m + 2) and centre.shape == spread.shape == (m,)
         if not fits:
             raise checks.InputError("search: the parameters of the checkpoint do not fit")
-        return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), played)
+        return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), data.played)

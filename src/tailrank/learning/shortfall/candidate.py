@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import Checked, setting
+from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.learning.shortfall.targets import TeachingSteps
-from tailrank.learning.simulators.candidates import CandidateOutput
+from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
@@ -125,45 +125,26 @@ class ShortfallCandidate(Checked):
     effort: float = setting(
         250.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps for the root of the steps played."
     )
-    trust: float = setting(
-        0.9,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
-        metavar="P",
-        help="What a target trusts the rewards that were paid, not the network, at every step.",
-    )
+    trust: float = share(0.9, help="What a target trusts the rewards that were paid, not the network, at every step.")
     members: int = setting(2, kind=int, metavar="N", help="Networks of the ensemble.")
-    epsilon: float = setting(
-        0.1,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1]"),
-        name="network_epsilon",
-        metavar="P",
-        help="Share of random actions in the network's exploration.",
-    )
+    epsilon: float = share(0.1, name="network_epsilon", help="Share of random actions in the network's exploration.")
     most_updates: int = setting(60_000, kind=int, least=CHUNK, metavar="N", help="Gradient steps in all, at most.")
 
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: FittedShortfall | None = None,
-    ) -> FittedShortfall:
+    def fit(self, data: FitData, rng: np.random.Generator, before: FittedShortfall | None = None) -> FittedShortfall:
         """Gradient steps for the episodes that are new, or from the start where the budgets must change."""
+        played = data.played
         if before is None or not covers(before.scale, played):
-            before = self._fresh(played, n_actions, tau, rng)
+            before = self._fresh(data, rng)
         before = before.restandardised(played)
         wanted = min(int(self.effort * np.sqrt(played.steps)), self.most_updates) - before.updates
         rounds = max(-(-wanted // CHUNK), 1)
-        data = TeachingSteps.of(played, before.scale, before.centre, before.spread)
-        most = max(MOST_NUMBERS // (n_actions * before.scale.count), 1)
+        steps = TeachingSteps.of(played, before.scale, before.centre, before.spread)
+        most = max(MOST_NUMBERS // (data.n_actions * before.scale.count), 1)
         state, loss = before.state, np.nan
         for i in range(rounds):
             tell(i, rounds, "parts of a training")
-            part = data.drawn(most, rng)
-            q = mean_shortfalls(slow_layers(state), part.x, n_actions, before.scale.count)
+            part = steps.drawn(most, rng)
+            q = mean_shortfalls(slow_layers(state), part.x, data.n_actions, before.scale.count)
             aim = part.targets(q, self.trust)
             rate = self.rate * (1.0 - (1.0 - LAST) * i / rounds)
             rows = rng.integers(0, part.actions.size, size=(CHUNK, before.members, self.batch))
@@ -177,21 +158,21 @@ class ShortfallCandidate(Checked):
 
         return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
 
-    def _fresh(self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> FittedShortfall:
+    def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedShortfall:
+        played = data.played
         centre, spread = standardised(played)
         scale = budget_scale(played, self.budgets, exact=False)
         # Slopes begin as the law of the returns that were seen.
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
-        empty = self._empty((centre, spread), scale, played, tau, n_actions)
+        empty = self._empty((centre, spread), scale, data)
         return self._update(empty, self._begun(empty, slope, rng), 0, np.nan, played)
 
-    def _empty(
-        self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, played: PlayedEpisodes, tau: float, A: int
-    ) -> FittedShortfall:
+    def _empty(self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, data: FitData) -> FittedShortfall:
         """Without networks and updates; around: centre and spread of the features."""
-        first, returns, H = played.first, played.returns(), played.horizon
-        return FittedShortfall(None, *around, scale, 0, np.nan, first, returns, tau, H, A, self.epsilon)
+        first, returns, H = data.played.first, data.played.returns(), data.played.horizon
+        nothing = (None, *around, scale, 0, np.nan)
+        return FittedShortfall(*nothing, first, returns, data.tau, H, data.n_actions, self.epsilon)
 
     def _begun(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
         from tailrank.learning.shortfall._training_jax import start_training
@@ -210,30 +191,23 @@ class ShortfallCandidate(Checked):
     ) -> FittedShortfall:
         return replace(before, state=state, updates=updates, loss=loss, first=played.first, returns=played.returns())
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedShortfall:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedShortfall:
         """The networks in a checkpoint."""
         import jax
         import jax.numpy as jnp
 
         unit, low, count, origin, updates, loss = (float(x) for x in arrays["numbers"])
         scale = BudgetScale(unit, low, int(count), origin)
-        like = self._empty((arrays["centre"], arrays["spread"]), scale, played, tau, n_actions)
+        like = self._empty((arrays["centre"], arrays["spread"]), scale, data)
         leaves, tree = jax.tree.flatten(self._begun(like, np.full(scale.count - 1, 0.5), rng))
         found = [jnp.asarray(arrays[f"leaf.{i}"]) for i in range(len(leaves))]
-        return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, played)
+        return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, data.played)
 
 
 def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
     """Centre and spread [m] of the features."""
-    centre = played.features.mean(axis=0, dtype=np.float64)
-    spread = played.features.std(axis=0, dtype=np.float64)
+    features = played.features
+    centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,19 @@ class CandidateOutput:
     name: str
     policy: Policy
     promise: float
+
+
+@dataclass(frozen=True)
+class FitData:
+    """What a fit is made from: episodes, the number of actions, and the tail that matters.
+
+    numbered: observations are numbers or names, so that being near to another one means nothing.
+    """
+
+    played: PlayedEpisodes
+    n_actions: int
+    tau: float
+    numbered: bool = False
 
 
 class FittedCandidate(Protocol):
@@ -48,24 +62,47 @@ class FittedCandidate(Protocol):
 class LearningCandidate(Protocol):
     """Settings of a way to learn from episodes."""
 
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: Any,
-    ) -> FittedCandidate:
+    def fit(self, data: FitData, rng: np.random.Generator, before: Any) -> FittedCandidate:
         """The fit to all episodes; before: the last one, or None."""
         ...
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedCandidate:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedCandidate:
         """The fit in a checkpoint; rng is that of the fit."""
         ...
+
+
+@dataclass(frozen=True)
+class WrappedFit(ABC):
+    """A fit whose policies play as a subclass says (`playing`)."""
+
+    inner: FittedCandidate
+
+    @abstractmethod
+    def playing(self, policy: Policy) -> Policy:
+        """The policy that is played for one of the fit."""
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """What to play next."""
+        return self.playing(self.inner.explorer(rng))
+
+    @property
+    def promise(self) -> float:
+        """That of the first output."""
+        return self.inner.promise
+
+    def outputs(self) -> list[CandidateOutput]:
+        """Those of the fit."""
+        return [CandidateOutput(one.name, self.playing(one.policy), one.promise) for one in self.inner.outputs()]
+
+    def neutral(self) -> Policy | None:
+        """The plan for the mean, where there is one."""
+        found = getattr(self.inner, "neutral", lambda: None)()
+        return None if found is None else self.playing(found)
+
+    def about(self) -> str:
+        """What was fitted."""
+        return self.inner.about()
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Those of the fit."""
+        return self.inner.to_arrays()

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tailrank.policies.kernel import KernelPolicy, interpolation
+from tailrank.policies.moved import Moved
 from tailrank.policies.tables import Policy
+from tailrank.policies.wrapping import WrappingPolicy
 
 
 @dataclass
@@ -50,21 +52,13 @@ class ExploringPolicy:
                 result[mine] = policy.act(h, states[mine], memory[mine, 0])
         return result
 
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
+    def update(self, h: int, moved: Moved, memory: np.ndarray) -> np.ndarray:
         """The budget less the reward."""
-        return np.column_stack([memory[:, 0] - rewards, memory[:, 1]])
+        return np.column_stack([memory[:, 0] - moved.rewards, memory[:, 1]])
 
 
 @dataclass
-class CuriousPolicy:
+class CuriousPolicy(WrappingPolicy):
     """A kernel policy with a bonus that wears off as its pairs are played, until the next plan.
 
     visits [M, A]: what the bonus was made of. Without this all episodes between two plans would go to the same place,
@@ -78,10 +72,6 @@ class CuriousPolicy:
     def __post_init__(self) -> None:
         self._played = np.zeros_like(self.visits)
 
-    def start(self, n: int) -> np.ndarray:
-        """The starting budget, n times."""
-        return self.inner.start(n)
-
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """Actions [n] with what is left of the bonus."""
         inner, played = self.inner, self._played
@@ -91,15 +81,3 @@ class CuriousPolicy:
         places = inner.metric.place(states, h / inner.horizon)
         np.add.at(played, (interpolation(places, inner.representatives, 1)[0][:, 0], actions), 1.0)
         return actions
-
-    def update(
-        self,
-        h: int,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        memory: np.ndarray,
-    ) -> np.ndarray:
-        """The budget less the reward."""
-        return self.inner.update(h, states, actions, rewards, next_states, memory)

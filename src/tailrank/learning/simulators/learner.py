@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.settings import fixed, setting
+from tailrank._system.settings import fixed, setting, share
 from tailrank._system.telling import doing
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
@@ -27,7 +27,7 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
-from tailrank.learning.simulators.candidates import LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
@@ -39,6 +39,8 @@ from tailrank.risk.law import cvar
 
 EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
+MOST_KEPT = 20_000_000
+"""Numbers of features in a rollout; more episodes are played one part after the other."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
 
@@ -59,13 +61,7 @@ class CandidatesLearner(SimulatorLearner):
     growth: float = setting(
         0.3, kind=float, check=checks.positive, metavar="P", help="Episodes before the next fit, of those played."
     )
-    choice: float = setting(
-        0.2,
-        kind=float,
-        check=lambda value, name: checks.inside(value, name, "[0, 1)"),
-        metavar="P",
-        help="Share of all episodes for the choice among outputs.",
-    )
+    choice: float = share(0.2, interval="[0, 1)", help="Share of all episodes for the choice among outputs.")
     recall: str = setting(
         "auto",
         words=("auto", "none"),
@@ -88,6 +84,10 @@ class CandidatesLearner(SimulatorLearner):
         """What of the past counts as observed."""
         return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
 
+    def _data(self, played: PlayedEpisodes, env: Simulator) -> FitData:
+        numbered = bool(getattr(getattr(env, "encoder", None), "is_table", False))
+        return FitData(played, env.n_actions, self.tau, numbered)
+
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
         return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
@@ -103,12 +103,13 @@ class CandidatesLearner(SimulatorLearner):
             if part.size:
                 rng = streams.planner(k, i)
                 policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
-                batch = play_simulator(policy, env, part, keep_features=True)
-                played, returns = played.with_played(batch), [*returns, batch.returns]
+                most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
+                for some in np.array_split(part, -(-part.size // most)):
+                    batch = play_simulator(policy, env, some, keep_features=True)
+                    played, returns = played.with_played(batch), [*returns, batch.returns]
+        data = self._data(played, env)
         fitted = tuple(
-            candidate.fit(
-                played, env.n_actions, self.tau, streams.oracle(k, i), state.fitted[i] if state.fitted else None
-            )
+            candidate.fit(data, streams.oracle(k, i), state.fitted[i] if state.fitted else None)
             for i, candidate in enumerate(self._learning(env, played))
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
@@ -264,7 +265,7 @@ class CandidatesLearner(SimulatorLearner):
             for i, candidate in enumerate(self._learning(env, then) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-                fits.append(candidate.restored(own, then, env.n_actions, self.tau, streams.oracle(at, i)))
+                fits.append(candidate.restored(own, self._data(then, env), streams.oracle(at, i)))
             fitted.append(EarlierFit(at, episodes_then, tuple(fits)))
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted

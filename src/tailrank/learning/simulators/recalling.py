@@ -10,13 +10,13 @@ Where few different observations repeat, counts take the place of neighbours (`c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailrank.learning.simulators import counted
-from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate, LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, WrappedFit
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.recall import Recall, RecallPolicy, differences
 from tailrank.policies.tables import Policy
@@ -39,8 +39,8 @@ def recalled(recall: Recall, played: PlayedEpisodes, n_actions: int) -> PlayedEp
     """The same episodes with x in place of observations."""
     if recall == Recall():
         return played
-    x = _seen(recall, played, n_actions, np.arange(len(played.features)))
-    return PlayedEpisodes(played.horizon, x, played.actions, played.rewards, played.lengths)
+    x = _seen(recall, played, n_actions, np.arange(played.seen.size))
+    return PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
 
 
 def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarray) -> np.ndarray:
@@ -48,9 +48,11 @@ def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarr
     length = played.lengths + 1
     episode = np.repeat(np.arange(played.n), length)[rows]
     step = rows - (np.cumsum(length) - length)[episode]
-    parts = differences([played.features[rows - np.minimum(step, j)] for j in range(recall.observations + 1)])
+    parts = differences(
+        [played.observations[played.seen[rows - np.minimum(step, j)]] for j in range(recall.observations + 1)]
+    )
     if recall.action:
-        before = np.zeros((rows.size, n_actions), dtype=played.features.dtype)
+        before = np.zeros((rows.size, n_actions), dtype=played.observations.dtype)
         later = np.flatnonzero(step > 0)
         before[later, played.actions[rows[later] - episode[later] - 1]] = 1.0
         parts.append(before)
@@ -59,11 +61,10 @@ def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarr
 
 def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     """What of the past counts."""
-    m, best = played.features.shape[1], Recall()
+    m, best = played.n_features, Recall()
     if played.steps < FEWEST or played.n < 9 or m > WIDEST:
         return best
-    keys = counted.observation_keys(played.features)
-    likelihoods = _by_counts if np.unique(keys).size * counted.REPEATED <= played.steps else _by_neighbours
+    likelihoods = _by_counts if played.repeats else _by_neighbours
     plain, timed = (likelihoods(best, played, n_actions, timed) for timed in (False, True))
     step = float(timed[0].mean()) > float(plain[0].mean())
     now, episode = timed if step else plain
@@ -82,7 +83,7 @@ def _by_counts(recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bo
     """The log-likelihood of held-out transitions [n], and their episodes [n]. timed: the step is known."""
     episode, step = np.repeat(np.arange(played.n), played.lengths), played.step_numbers()
     held, rows = episode % 3 == 2, np.arange(played.steps) + episode
-    seen = counted.numbers(counted.observation_keys(played.features))
+    seen = played.seen
     ended = np.append(np.diff(episode) > 0, True) & (step + 1 < played.horizon)
     outcome = counted.numbers(np.where(ended, -1, seen[rows + 1]), played.rewards)
     pair = counted.numbers(seen[rows], played.actions)
@@ -105,7 +106,8 @@ def _by_neighbours(
     taken = np.concatenate([ask, learn])
     rows = taken + episode[taken]
     ended = np.append(np.diff(episode) > 0, True)[taken] & (played.step_numbers()[taken] + 1 < played.horizon)
-    moved = (played.features[rows + 1] - played.features[rows]).astype(np.float64)
+    features = played.features
+    moved = (features[rows + 1] - features[rows]).astype(np.float64)
     follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
     other = played.actions[ask][:, None] != played.actions[learn]
     x = _seen(recall, played, n_actions, rows).astype(np.float64)
@@ -136,42 +138,20 @@ def _some(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class FittedRecalling:
-    """A fit on x; its policies see observations and recall the rest."""
+class FittedRecalling(WrappedFit):
+    """A fit on x; its policies see observations and recall the rest, which follows from the episodes."""
 
-    inner: FittedCandidate
     recall: Recall
     n_features: int
     n_actions: int
 
-    def _seeing(self, policy: Policy) -> RecallPolicy:
+    def playing(self, policy: Policy) -> Policy:
+        """One that recalls."""
         return RecallPolicy(policy, self.recall, self.n_features, self.n_actions)
-
-    def explorer(self, rng: np.random.Generator) -> Policy:
-        """What to play next."""
-        return self._seeing(self.inner.explorer(rng))
-
-    @property
-    def promise(self) -> float:
-        """That of the first output."""
-        return self.inner.promise
-
-    def outputs(self) -> list[CandidateOutput]:
-        """Those of the fit."""
-        return [CandidateOutput(one.name, self._seeing(one.policy), one.promise) for one in self.inner.outputs()]
-
-    def neutral(self) -> Policy | None:
-        """The plan for the mean, where there is one."""
-        found = getattr(self.inner, "neutral", None)
-        return None if found is None else self._seeing(found())
 
     def about(self) -> str:
         """What was fitted, and to what."""
         return f"{self.inner.about()}, with {self.recall.words}"
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Those of the fit: what is recalled follows from the episodes."""
-        return self.inner.to_arrays()
 
 
 @dataclass(frozen=True)
@@ -181,33 +161,19 @@ class RecallingCandidate:
     inner: LearningCandidate
     recall: Recall
 
-    def fit(
-        self,
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-        before: Any = None,
-    ) -> FittedCandidate:
+    def fit(self, data: FitData, rng: np.random.Generator, before: Any = None) -> FittedCandidate:
         """The fit to all episodes; it goes on from the last one where that saw the same."""
-        recall = self.recall
         then = before.recall if isinstance(before, FittedRecalling) else Recall()
-        last = (before.inner if isinstance(before, FittedRecalling) else before) if then == recall else None
-        found = self.inner.fit(recalled(recall, played, n_actions), n_actions, tau, rng, last)
-        return self._seeing(found, played, n_actions)
+        last = (before.inner if isinstance(before, FittedRecalling) else before) if then == self.recall else None
+        return self._seeing(self.inner.fit(self._recalled(data), rng, last), data)
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedCandidate:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedCandidate:
         """The fit in a checkpoint."""
-        found = self.inner.restored(arrays, recalled(self.recall, played, n_actions), n_actions, tau, rng)
-        return self._seeing(found, played, n_actions)
+        return self._seeing(self.inner.restored(arrays, self._recalled(data), rng), data)
 
-    def _seeing(self, found: FittedCandidate, played: PlayedEpisodes, A: int) -> FittedCandidate:
-        m = played.features.shape[1]
-        return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, A)
+    def _recalled(self, data: FitData) -> FitData:
+        return replace(data, played=recalled(self.recall, data.played, data.n_actions))
+
+    def _seeing(self, found: FittedCandidate, data: FitData) -> FittedCandidate:
+        m = data.played.n_features
+        return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, data.n_actions)

@@ -8,15 +8,16 @@ spacing away in every dimension. The spacing then is half of what it was, down t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailrank.envs.action_grid import ActionGrid
 from tailrank.envs.protocols import Simulator
-from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate, LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, LearningCandidate, WrappedFit
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.moved import Moved
 from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import Policy, UniformPolicy
 
@@ -26,35 +27,17 @@ MOST, SHARE = 4, 0.8
 
 
 @dataclass(frozen=True)
-class FittedRefining:
+class FittedRefining(WrappedFit):
     """A fit that knows `actions` [A'] of the fine grid; spacing: between its neighbours where it was refined last;
     refined_at: the episodes that had been played then."""
 
-    inner: FittedCandidate
     actions: np.ndarray
     spacing: int
     refined_at: int
 
-    def _playing(self, policy: Policy) -> SubsetPolicy:
+    def playing(self, policy: Policy) -> Policy:
+        """One on the fine grid."""
         return SubsetPolicy(policy, self.actions)
-
-    def explorer(self, rng: np.random.Generator) -> Policy:
-        """What to play next."""
-        return self._playing(self.inner.explorer(rng))
-
-    @property
-    def promise(self) -> float:
-        """That of the first output."""
-        return self.inner.promise
-
-    def outputs(self) -> list[CandidateOutput]:
-        """Those of the fit."""
-        return [CandidateOutput(one.name, self._playing(one.policy), one.promise) for one in self.inner.outputs()]
-
-    def neutral(self) -> Policy | None:
-        """The plan for the mean, where there is one."""
-        found = getattr(self.inner, "neutral", lambda: None)()
-        return None if found is None else self._playing(found)
 
     def about(self) -> str:
         """What was fitted, and with how many actions."""
@@ -73,10 +56,9 @@ class RefiningCandidate:
     inner: LearningCandidate
     grid: ActionGrid
 
-    def fit(
-        self, played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator, before: Any = None
-    ) -> FittedRefining:
+    def fit(self, data: FitData, rng: np.random.Generator, before: Any = None) -> FittedRefining:
         """The fit to all episodes, with more actions where it is time for them."""
+        played = data.played
         if before is None:
             actions, spacing, at = self.grid.coarse, self.grid.stride, played.n
         else:
@@ -86,7 +68,7 @@ class RefiningCandidate:
         # What else was played, by another candidate, is data too.
         actions = np.union1d(actions, played.actions).astype(np.int64)
         same = before is not None and np.array_equal(actions, before.actions)
-        found = self.inner.fit(_numbered(played, actions), actions.size, tau, rng, before.inner if same else None)
+        found = self.inner.fit(_numbered(data, actions), rng, before.inner if same else None)
         return FittedRefining(found, actions, spacing, at)
 
     def _finer(self, before: FittedRefining, played: PlayedEpisodes) -> np.ndarray:
@@ -97,41 +79,34 @@ class RefiningCandidate:
         new = [self.grid.beside(int(a), before.spacing // 2) for a in order[:enough] if counts[a]]
         return np.union1d(before.actions, np.concatenate(new))
 
-    def restored(
-        self,
-        arrays: dict[str, np.ndarray],
-        played: PlayedEpisodes,
-        n_actions: int,
-        tau: float,
-        rng: np.random.Generator,
-    ) -> FittedRefining:
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedRefining:
         """The fit in a checkpoint."""
         spacing, at, *actions = (int(x) for x in arrays["refined"])
         own = {name.removeprefix("inner."): x for name, x in arrays.items() if name.startswith("inner.")}
         known = np.array(actions, dtype=np.int64)
-        found = self.inner.restored(own, _numbered(played, known), known.size, tau, rng)
+        found = self.inner.restored(own, _numbered(data, known), rng)
         return FittedRefining(found, known, spacing, at)
 
 
 def planned_actions(policy: Policy, played: PlayedEpisodes) -> np.ndarray:
     """What the policy would do at every step of the last quarter of the episodes, given what they paid."""
-    n = max(played.n // 4, 1)
+    n, features = max(played.n // 4, 1), played.features
     lengths, found = played.lengths[-n:], []
     row, step = np.cumsum(played.lengths + 1)[-n:] - lengths - 1, np.cumsum(played.lengths)[-n:] - lengths
     memory, live = policy.start(n), np.arange(n)
     for h in range(int(lengths.max())):
         live = live[lengths[live] > h]
-        seen, at = played.features[row[live] + h], step[live] + h
+        seen, at = features[row[live] + h], step[live] + h
         found.append(policy.act(h, seen, memory[live]))
-        after = played.features[row[live] + h + 1]
-        memory[live] = policy.update(h, seen, played.actions[at], played.rewards[at], after, memory[live])
+        after = features[row[live] + h + 1]
+        memory[live] = policy.update(h, Moved(seen, played.actions[at], played.rewards[at], after), memory[live])
     return np.concatenate(found)
 
 
-def _numbered(played: PlayedEpisodes, actions: np.ndarray) -> PlayedEpisodes:
+def _numbered(data: FitData, actions: np.ndarray) -> FitData:
     """The episodes with the numbers that actions have among those [A'] that are known."""
-    own = np.searchsorted(actions, played.actions)
-    return PlayedEpisodes(played.horizon, played.features, own, played.rewards, played.lengths)
+    own = replace(data.played, actions=np.searchsorted(actions, data.played.actions))
+    return replace(data, played=own, n_actions=actions.size)
 
 
 def uniform_on(env: Simulator, rng: np.random.Generator) -> Policy:

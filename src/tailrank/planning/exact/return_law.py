@@ -25,6 +25,7 @@ from tailrank.planning.exact import induction
 from tailrank.planning.exact.evaluation import Evaluation as Evaluation
 from tailrank.planning.exact.evaluation import mixed
 from tailrank.planning.exact.limits import unlimited
+from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import check_fits
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, MarkovPolicy, MixedPolicy, Policy
 from tailrank.risk.law import ReturnLaw
@@ -95,7 +96,7 @@ def _listed(policy: Policy, mdp: FiniteMDP, limit: int) -> Evaluation | None:
             return None
         parent = np.repeat(np.arange(states.size), counts)
         row = np.arange(parent.size) - np.repeat(np.cumsum(counts) - counts, counts) + ptr[pair][parent]
-        memory = policy.update(h, states[parent], actions[parent], reward[row], next_state[row], memory[parent])
+        memory = policy.update(h, Moved(states[parent], actions[parent], reward[row], next_state[row]), memory[parent])
         total = total[parent] + reward[row] * mdp.discount**h
         mass, states = mass[parent] * prob[row], next_state[row].astype(np.int64)
         first, where = _groups(states, memory, _blurred(total, resolution))

@@ -27,7 +27,8 @@ from tailrank.models.lowrank import draw
 from tailrank.planning.lsvi.algorithm2 import CvarLsvi, LsviPlan
 from tailrank.planning.lsvi.model import FeatureModel, view
 from tailrank.planning.lsvi.settings import LsviSettings
-from tailrank.planning.observed.planner import SURE, Goal, Support, most_left
+from tailrank.planning.observed.planner import SURE
+from tailrank.planning.observed.problem import CountedProblem
 from tailrank.policies.observed import ObservedPlan
 
 LARGEST = 2**28
@@ -38,34 +39,23 @@ lambda would pull them to 0 for many visits."""
 
 
 class LatentModel:
-    """Counted latents as a `FeatureModel`, with the arguments of `plan_observed`.
+    """Counted latents as a `FeatureModel`.
 
     States are points of their step: latent z = 0..K-1, K for ended, then the observations that are not sure.
     """
 
-    def __init__(
-        self,
-        counts: LatentCounts,
-        horizon: int,
-        bonus: np.ndarray,
-        present: np.ndarray,
-        start: np.ndarray,
-        *,
-        zero: int,
-        usual: np.ndarray,
-        prior: float = 0.0,
-        support: list[Support | None] | None = None,
-    ) -> None:
+    def __init__(self, problem: CountedProblem) -> None:
+        counts, horizon, zero, usual = problem.counts, problem.horizon, problem.zero, problem.usual
         K = counts.n_latents
         self.horizon, self.n_actions = horizon, counts.n_actions
-        joint, untried = _shares(counts, int(max(usual.max(initial=0), zero)), prior)
+        joint, untried = _shares(counts, int(max(usual.max(initial=0), zero)), problem.prior)
         tables: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
         self._law: list[np.ndarray] = []
         self._phi: list[np.ndarray] = []
         self._bonus: list[np.ndarray] = []
         for h in range(horizon):
             t = 0 if counts.steps == 1 else h
-            live = np.flatnonzero(present[h + 1]) if h < horizon - 1 else np.zeros(0, dtype=np.int64)
+            live = np.flatnonzero(problem.present[h + 1]) if h < horizon - 1 else np.zeros(0, dtype=np.int64)
             key = np.array([t, usual[h], *live]).tobytes()
             if key not in tables:
                 law = np.pad(joint[t], ((0, 1), (0, 0), (0, 0), (0, 0)))
@@ -76,14 +66,15 @@ class LatentModel:
                 tables[key] = law, law.sum(axis=3)
             self._law.append(tables[key][0])
             self._phi.append(tables[key][1])
-            self._bonus.append(np.pad(bonus[t], ((0, 1), (0, 0))))
-        shown = [None, *(support or [None] * horizon)[1:]]
+            self._bonus.append(np.pad(problem.bonus[t], ((0, 1), (0, 0))))
+        shown = [None, *(problem.support or [None] * horizon)[1:]]
         self._mix = [None if one is None else one.mix for one in shown]
         # The laws of what each latent looks like: itself, or one of the mixtures; the end looks like itself.
         self._looks = [
             None if one is None else np.vstack([np.column_stack([one.sure, one.weights]), np.eye(1, 1 + len(one.mix))])
             for one in shown
         ]
+        start = problem.start
         self._start = start.argmax(axis=1)
         unsure = start.max(axis=1) < 1 - SURE
         if unsure.any():
@@ -173,37 +164,18 @@ class LatentLsvi(LsviSettings):
         algorithm = CvarLsvi(self.iterations, self.evaluations, scale, LAM, self.clip, cap, variant, quiet=0)
         return algorithm.plan(model, tried.tolist(), tau=tau, rng=rng, skip=True, goal=goal)
 
-    def __call__(
-        self,
-        counts: LatentCounts,
-        horizon: int,
-        bonus: np.ndarray,
-        present: np.ndarray,
-        start: np.ndarray,
-        tau: float,
-        *,
-        zero: int,
-        usual: np.ndarray,
-        prior: float,
-        caution: float = 0.0,
-        enough: float = 0.0,
-        support: list[Support | None] | None = None,
-        goal: Goal | None = None,
-        undominated: bool = True,
-    ) -> ObservedPlan:
+    def __call__(self, problem: CountedProblem) -> ObservedPlan:
         """The plan of the counted model, see `plan_observed`; it knows no caution, and estimates have no ties."""
-        if caution > 0.0:
-            raise InputError(f"caution = {caution}: is for the exact planner, CVaR-LSVI has none")
-        model = LatentModel(
-            counts, horizon, bonus, present, start, zero=zero, usual=usual, prior=prior, support=support
-        )
-        most = int(most_left(counts, horizon, zero, usual)[0])
-        aim = None if goal is None else goal(model.horizon * (int(model.reward_laws(0, model.start()).shape[-1]) - 1))
-        cap, key = float(bonus.max(initial=0.0)), int(counts.counts.sum())
-        found = self.planned(model, most, counts.top, cap, tau, key, aim)
+        if problem.caution > 0.0:
+            raise InputError(f"caution = {problem.caution}: is for the exact planner, CVaR-LSVI has none")
+        counts, model = problem.counts, LatentModel(problem)
+        units = model.horizon * (int(model.reward_laws(0, model.start()).shape[-1]) - 1)
+        aim = None if problem.goal is None else problem.goal(units)
+        cap, key = float(problem.bonus.max(initial=0.0)), int(counts.counts.sum())
+        found = self.planned(model, int(problem.most[0]), counts.top, cap, problem.tau, key, aim)
         K, left = counts.n_latents, np.arange(found.budget + 1)
         values = []
-        for h in range(horizon):
+        for h in range(problem.horizon):
             seen = view(model, h, np.arange(K))
             values.append(np.stack([found.policy.scores(h, seen, np.full(K, c)) for c in left], axis=2))
         curve = np.interp(left, found.budgets, found.values)

@@ -26,16 +26,11 @@ inequality; Maurer and Pontil 2009). What was never tried is as bad as anything 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
 
 from tailrank._system.telling import tell
 from tailrank.episodes.replay import Replay
-from tailrank.models.goal import UnitGoal
-from tailrank.models.latent_counts import LatentCounts
+from tailrank.planning.observed.problem import CountedProblem, Support
 from tailrank.policies.decoders.base import Decoder, posterior
 from tailrank.policies.observed import ObservedPlan
 from tailrank.risk.law import best_budget
@@ -45,44 +40,6 @@ SURE = 1e-3
 LARGEST_SUPPORT = 200
 TIE = 1e-10
 """What a unit of the mean is worth in units of shortfall where ties are broken by the mean."""
-Goal = Callable[[int], UnitGoal | None]
-"""What is planned for where at most so many units are earned; None: the shortfall of CVaR."""
-
-
-@dataclass(frozen=True)
-class Support:
-    """Observed states of a step that are not sure: mix [s, K] how likely each latent is;
-    weights [K, s] and sure [K]: the shares of psi_j that lie on them and on sure observations.
-    """
-
-    mix: np.ndarray
-    weights: np.ndarray
-    sure: np.ndarray
-
-
-class ObservedPlanner(Protocol):
-    """Makes plans of a counted model, as `plan_observed` does."""
-
-    def __call__(
-        self,
-        counts: LatentCounts,
-        horizon: int,
-        bonus: np.ndarray,
-        present: np.ndarray,
-        start: np.ndarray,
-        tau: float,
-        *,
-        zero: int,
-        usual: np.ndarray,
-        prior: float,
-        caution: float = 0.0,
-        enough: float = 0.0,
-        support: list[Support | None] | None = None,
-        goal: Goal | None = None,
-        undominated: bool = True,
-    ) -> ObservedPlan:
-        """The plan."""
-        ...
 
 
 def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list[Support | None]:
@@ -113,43 +70,21 @@ def supports(decoder: Decoder, replay: Replay, rng: np.random.Generator) -> list
     return result
 
 
-def plan_observed(
-    counts: LatentCounts,
-    horizon: int,
-    bonus: np.ndarray,
-    present: np.ndarray,
-    start: np.ndarray,
-    tau: float,
-    *,
-    zero: int,
-    usual: np.ndarray,
-    prior: float,
-    caution: float = 0.0,
-    enough: float = 0.0,
-    support: list[Support | None] | None = None,
-    goal: Goal | None = None,
-    undominated: bool = True,
-) -> ObservedPlan:
-    """The plan of the counted model.
-
-    undominated: where the shortfall is the same, the mean decides between pairs that were tried `enough` times; of
-    CVaR without bonus.
-
-    bonus [steps, K, A] in units; present [H, K]: latents that a step has; start [n, K]: latents of first
-    observations; zero: units of a reward of 0; usual [H]: the usual reward of each step in units.
-    """
+def plan_observed(problem: CountedProblem) -> ObservedPlan:
+    """The exact plan of the counted model."""
     from tailrank.planning.observed import _kernels
 
-    H, K, A = horizon, counts.n_latents, counts.n_actions
+    counts, bonus, zero, support, tau = problem.counts, problem.bonus, problem.zero, problem.support, problem.tau
+    H, K, A = problem.horizon, counts.n_latents, counts.n_actions
     ptr, after, units, count = counts.outcomes()
     table_of = np.zeros(H, dtype=np.int64) if counts.steps == 1 else np.arange(H)
     ends = ptr[:: K * A]
-    most = most_left(counts, H, zero, usual)
+    most = problem.most
     values: list[np.ndarray] = []
     nowhere = np.zeros(K, dtype=bool)
     error = 0.0
-    aim = None if goal is None else goal(int(most[0]))
-    met = TIE if undominated and aim is None and not bonus.any() else 0.0
+    aim = None if problem.goal is None else problem.goal(int(most[0]))
+    met = TIE if problem.undominated and aim is None and not bonus.any() else 0.0
     tables = np.zeros((K + 1, 1)) if aim is None else np.tile(aim.terminal, (K + 1, 1))
     for h in reversed(range(H)):
         tell(H - h, H, "steps planned")
@@ -164,12 +99,12 @@ def plan_observed(
             units,
             count,
             bonus[t],
-            prior,
-            caution,
-            enough,
+            problem.prior,
+            problem.caution,
+            problem.enough,
             least,
-            present[h + 1] if h < H - 1 else nowhere,
-            int(usual[h]),
+            problem.present[h + 1] if h < H - 1 else nowhere,
+            int(problem.usual[h]),
             ended,
             met,
             tables,
@@ -183,26 +118,13 @@ def plan_observed(
             points = _played(q, here.mix)
             tables[:K] = here.sure[:, None] * tables[:K] + np.einsum("zi,zic->zc", here.weights, points)
             error = max(error, _error(here.weights, points))
-    first = _best(values[-1], start).mean(axis=0)
+    first = _best(values[-1], problem.start).mean(axis=0)
     if aim is None:
         best = best_budget(np.arange(first.size), first, tau)
         objective = float(best - first[best] / tau)
     else:
         best, objective = aim.best(first)
     return ObservedPlan(tuple(reversed(values)), best, objective, first, error)
-
-
-def most_left(counts: LatentCounts, horizon: int, zero: int, usual: np.ndarray) -> np.ndarray:
-    """The most units that can still be earned at each step, [H + 1]."""
-    ptr, _, units, _ = counts.outcomes()
-    ends = ptr[:: counts.n_latents * counts.n_actions]
-    most, ended = np.zeros(horizon + 1, dtype=np.int64), 0
-    for h in reversed(range(horizon)):
-        t = 0 if counts.steps == 1 else h
-        top = max(int(units[ends[t] : ends[t + 1]].max(initial=0)), int(usual[h]))
-        most[h] = max(top + max(int(most[h + 1]), ended), ended + zero)
-        ended += zero
-    return most
 
 
 def _best(values: np.ndarray, mix: np.ndarray) -> np.ndarray:
