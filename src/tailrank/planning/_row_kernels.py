@@ -15,9 +15,9 @@ BLOCK = 512
 
 @nested
 def add_rows(q, n, at, weight, r, m, v, to, shift):
-    """q[to + i] += sum over the rows r..m-1 of weight[r] * v[at[r] + shift + i], i < n: eight at a time.
+    """q[to + i] += sum over the rows r..m-1 of weight[r] * v[at[r] + shift + i], i < n: eight at a time, or four.
 
-    Fewer than eight are made up by rows that count for nothing: a loop less to compile, and to start.
+    Fewer are made up by rows that count for nothing: loops less to compile, and to start.
     """
     while r < m:
         last = np.uintp(at[r] + shift)
@@ -25,6 +25,10 @@ def add_rows(q, n, at, weight, r, m, v, to, shift):
         p1, u1 = (weight[r + 1], np.uintp(at[r + 1] + shift)) if r + 1 < m else (0.0, last)
         p2, u2 = (weight[r + 2], np.uintp(at[r + 2] + shift)) if r + 2 < m else (0.0, last)
         p3, u3 = (weight[r + 3], np.uintp(at[r + 3] + shift)) if r + 3 < m else (0.0, last)
+        if m <= r + 4:
+            for i in range(np.uintp(n)):
+                q[to + i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+            return
         p4, u4 = (weight[r + 4], np.uintp(at[r + 4] + shift)) if r + 4 < m else (0.0, last)
         p5, u5 = (weight[r + 5], np.uintp(at[r + 5] + shift)) if r + 5 < m else (0.0, last)
         p6, u6 = (weight[r + 6], np.uintp(at[r + 6] + shift)) if r + 6 < m else (0.0, last)

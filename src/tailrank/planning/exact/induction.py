@@ -228,8 +228,8 @@ def induct(
     values = np.empty(storage.entries + BLOCK)  # kernels read whole vectors, past the last table
     means = np.empty(0 if neutral is None else values.size)
     left = origins_left(grid)
-    # What can be met for certain: known of terminal rewards; a bonus or other final values may be of any sign.
-    known = final is None and bonus is None and (neutral is None or neutral.size > 0)
+    # What can be met for certain, where many actions tie: a bonus or other final values may be of any sign.
+    known = neutral is not None and neutral.size > 0 and final is None and bonus is None
     certain = tables[-1].first if known else np.empty(0, np.int64)
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
