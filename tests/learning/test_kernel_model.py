@@ -12,7 +12,7 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.simulators.counted import steps_matter
+from tailrank.learning.simulators.counted import ended_by_place, steps_matter
 from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
@@ -133,6 +133,7 @@ def test_finite_observations_become_counts():
     )
     model = fit_kernel(played, 3, 5, 40, 10**6, np.random.default_rng(0))  # no room for pairs with the step
     data = played.transitions(10**6, np.random.default_rng(0))
+    ended = ended_by_place(data, 3)
     assert len(model.representatives) == len(played.observations) == 3
     assert model.visits.sum() == data.n
     assert model.neighbours == 1
@@ -146,7 +147,7 @@ def test_finite_observations_become_counts():
             mine &= data.actions == a
             if mine.any():
                 over = model.rows.weight[e][model.rows.after[e] == 3].sum()
-                assert over == pytest.approx(data.ended[mine].mean())
+                assert over == pytest.approx(ended[mine].mean())
 
 
 def test_budgets_cover_what_was_seen():

@@ -34,9 +34,9 @@ def over_states(
     first: the state that the first entry of `work` is of.
     """
     total, n = int(work.sum()), work.size
-    workers = threads()
+    workers = 1 if total < SERIAL_WORK else threads()
     inside = threading.current_thread().name.startswith(POOL)  # who waits for the pool must not be of it
-    if workers == 1 or total < SERIAL_WORK or inside:
+    if workers == 1 or inside:
         kernel(first, first + n, *arguments)
         return
     parts = workers * (4 if finely and total >= PARTS_WORK else 1)

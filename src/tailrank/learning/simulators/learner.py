@@ -39,6 +39,8 @@ from tailrank.risk.law import cvar
 
 EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
+TAIL, LEAST = 400, 2000
+"""Episodes of the choice: so many in the tail, or this many in all, at most."""
 MOST_KEPT = 20_000_000
 """Numbers of features in a rollout; more episodes are played one part after the other."""
 DELTA = 0.1
@@ -94,7 +96,7 @@ class CandidatesLearner(SimulatorLearner):
 
     def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
         """A batch of episodes and a fit to all; or a round of the choice."""
-        if state.fitted and self._left(state, env.horizon, 1.0 - self.choice) <= 0:
+        if state.fitted and self._left(state, env.horizon, self._learning_share(env.horizon)) <= 0:
             return self._compare(state, env, streams)
         k, played = state.k + 1, state.played
         returns: list[np.ndarray] = []
@@ -124,10 +126,16 @@ class CandidatesLearner(SimulatorLearner):
     def _batch(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
         n = max(int(self.growth * state.played.n), 2 * len(self.candidates(env)))
-        left = self._left(state, env.horizon, 1.0 - self.choice)
+        left = self._left(state, env.horizon, self._learning_share(env.horizon))
         if state.played.n == 0:
             n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
         return max(int(left), 1) if left < 1.5 * n else n
+
+    def _learning_share(self, horizon: int) -> float:
+        """The share of all episodes that is for learning; many more than `TAIL` in the tail choose no better."""
+        total = math.inf if self.total is None else self.total
+        total = total if self.total_steps is None else min(total, self.total_steps / horizon)
+        return 1.0 - min(self.choice, max(TAIL / self.tau, LEAST) / total)
 
     def _left(self, state: CandidatesState, horizon: int, share: float) -> float:
         """Episodes that are left of this share of all; infinite where nobody said how many there are."""
