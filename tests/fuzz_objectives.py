@@ -71,10 +71,10 @@ def few_policies(rng: np.random.Generator, kind: str) -> Tiny:
             return m
 
 
-def moved(law: ReturnLaw, values: np.ndarray, side: int) -> ReturnLaw:
-    """The law with all returns a little larger or smaller: a sum of rewards has a rounding error, and a target or a
+def moved(law: ReturnLaw, size: float) -> ReturnLaw:
+    """The law with all returns larger by a rounding error of this size: a sum of rewards has one, and a target or a
     steep utility sees it. All measures grow with the returns."""
-    return ReturnLaw(law.values + side * 8.0 * np.finfo(np.float64).eps * float(np.abs(values).max()), law.probs)
+    return ReturnLaw(law.values + 8.0 * np.finfo(np.float64).eps * size, law.probs)
 
 
 def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
@@ -85,7 +85,8 @@ def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
     measure = random_measure(rng, values)
     if isinstance(measure, WorstCase) and min(row[4] for row in m.rows) < RARE:
         return {"worst: not compared, a path is too rare for floats": 0.0}
-    least, most = (max(measure.of_law(moved(law, values, side)) for law in laws) for side in (-1, 1))
+    size = max(float(np.abs(values).max()), *(abs(row[5]) for row in m.rows))  # rewards may cancel
+    least, most = (max(measure.of_law(moved(law, side * size)) for law in laws) for side in (-1, 1))
     mdp = FiniteMDP.from_rows(**m.columns())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
@@ -97,7 +98,7 @@ def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
                     return {f"{measure.name}: refused, {why}": 0.0}
             raise
     own = measure.of_law(return_law(plan.policy, mdp).law)
-    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + float(np.abs(values).max())
+    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + size
     small = 1e-8 * scale
     found = {
         f"{measure.name}: lower bound": max(plan.lower - most, 0.0) / small,
