@@ -154,6 +154,11 @@ def test_the_fit_is_better_than_a_blind_one_and_normalised(fitted):
     assert fit.network.phi(0, replay.features[:5, 0]).sum(axis=2) == pytest.approx(1.0)
 
 
+def test_the_arrays_of_a_fit_are_in_order_as_a_checkpoint_gives_them_back(fitted):
+    for psi in fitted[2].psi:
+        assert all(array.flags.c_contiguous for array in psi.to_arrays().values())
+
+
 def test_the_bonus_is_that_of_the_paper_on_the_learned_phi(fitted):
     _env, replay, fit = fitted
     explored = exploration_of(fit, replay, PRACTICAL, 3)

@@ -63,7 +63,8 @@ def whitener(covariance: np.ndarray) -> np.ndarray:
     k = covariance.shape[-1]
     least = 1e-9 * np.maximum(np.trace(covariance, axis1=-2, axis2=-1) / k, 1e-12)
     root = np.linalg.cholesky(covariance + least[..., None, None] * np.eye(k))
-    return np.asarray(np.linalg.inv(root).swapaxes(-2, -1))
+    # In order, as a checkpoint gives it back: products of a transposed array have other last digits.
+    return np.ascontiguousarray(np.linalg.inv(root).swapaxes(-2, -1))
 
 
 def log_prior(psi: Gaussians, pooled: np.ndarray, nu: float) -> float:
