@@ -46,8 +46,17 @@ from tailrank.runs.run import run
 PATH = Path(__file__).resolve().parent / "results" / "crash.json"
 EVERY_KIND = ("ela", "simulator", "bins")
 """Cases that meet every kind of fault; the others write in the same way and are killed only."""
-LONGER = {"ela": {"iterations": 600}, "simulator": {"iterations": 150}, "bins": {"iterations": 60}}
+LONGER = {
+    "ela": {"iterations": 600},
+    "simulator": {"iterations": 150},
+    "bins": {"iterations": 60},
+    "lowrank": {"iterations": 20},
+    "shortfall-dqn": {"iterations": 400},
+}
+"""Cases that get signals, with enough iterations for many of them."""
 SIGNALS = {"SIGKILL": 10, "SIGTERM": 4, "SIGINT": 3, "SIGHUP": 3}
+FEWER_SIGNALS, SLOW = {"SIGKILL": 5, "SIGTERM": 2, "SIGINT": 2, "SIGHUP": 1}, ("lowrank", "shortfall-dqn")
+SIGNALLED = crashes.CASES | {"shortfall-dqn": crashes.NETWORK}
 SWEEPS, POINTS = 3, 2
 
 
@@ -72,10 +81,10 @@ class Tally:
 
 
 def at_files(place: Path, name: str) -> Tally:
-    """Every change of a file by a run."""
+    """Every change of a file by a run; every fourth where a run is slow."""
     tally = Tally()
     config, expected, calls = test_crashes.whole(place, name)
-    for at in range(calls):
+    for at in range(0, calls, 4 if name in SLOW else 1):
         for kind in faults.KINDS if name in EVERY_KIND else ("kill",):
             tally.attempt(kind, test_crashes.disturbed, place, name, at, kind, config, expected)
     return tally
@@ -104,10 +113,11 @@ def at_files_of_logs(place: Path) -> Tally:
 def at_signals(place: Path, name: str) -> Tally:
     """Signals to real processes; a run that finished is begun again."""
     tally, moments = Tally(), random.Random(0)
-    left = [which for which, count in SIGNALS.items() for _ in range(count)]
+    signals = FEWER_SIGNALS if name in SLOW else SIGNALS
+    left = [which for which, count in signals.items() for _ in range(count)]
     moments.shuffle(left)
     config = place / "c.toml"
-    config.write_text(RunConfig.from_dict(crashes.CASES[name] | LONGER[name] | {"checkpoint_every": 5}).toml())
+    config.write_text(RunConfig.from_dict(SIGNALLED[name] | LONGER[name] | {"checkpoint_every": 5}).toml())
     run(RunConfig.read(config), place / "whole")
     expected = crashes.outcome(place / "whole")
     while left:

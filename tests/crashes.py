@@ -24,6 +24,13 @@ RICH = {
     "evaluate_every": 2,
     "evaluation_episodes": 20,
 }
+SMOOTH = {
+    "environment": "continuous-lowrank",
+    "settings": {"horizon": 2, "n_features": 2, "d": 2, "n_actions": 2},
+    "evaluate_every": 2,
+    "evaluation_episodes": 20,
+}
+SMALL_SEARCH = {"policies": 8, "model_episodes": 10, "rounds": 2, "model_steps": 1000}
 FEW = {"iterations": 4, "checkpoint_every": 2}
 CASES = {
     "ela": LOCK | FEW,
@@ -33,18 +40,11 @@ CASES = {
     "bins": RICH | FEW | {"algorithm": "bins", "planner": {"batch": 20}},
     "policy-gradient": RICH | FEW | {"algorithm": "policy-gradient", "planner": {"batch": 20}},
     "kernel": RICH | FEW | {"algorithm": "kernel", "planner": {"representatives": 20}},
-    "lowrank": FEW
-    | {
-        "environment": "continuous-lowrank",
-        "settings": {"horizon": 2, "n_features": 2, "d": 2, "n_actions": 2},
-        "model": "lowrank",
-        "rank": 2,
-        "batch": 6,
-        "evaluate_every": 2,
-        "evaluation_episodes": 20,
-        "output_episodes": 10,
-    },
+    "search": SMOOTH | FEW | {"algorithm": "search", "planner": SMALL_SEARCH},
+    "lowrank": SMOOTH | FEW | {"model": "lowrank", "rank": 2, "batch": 6, "output_episodes": 10},
 }
+NETWORK = SMOOTH | FEW | {"algorithm": "shortfall-dqn", "planner": {"hidden": [8], "network_budgets": 8, "batch": 8}}
+"""Its threads do not survive the fork by which faults are brought in: it is stopped by signals only."""
 SWEEP = """
 seeds = 2
 iterations = 2

@@ -12,11 +12,11 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.simulators.counted import steps_matter
+from tailrank.learning.simulators.counted import ended_by_place, steps_matter
 from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
-from tailrank.learning.simulators.model import distinct_observations, fit_kernel
+from tailrank.learning.simulators.model import fit_kernel
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
@@ -38,6 +38,12 @@ class Walk(Simulated):
     def _move(self, h, latent, action, rng):
         place = latent + (0.3 if action else -0.3) + 0.1 * rng.normal()
         return (1.0 if place > 1 else -2.0 if place < -1 else 0.0), place, abs(place) > 1
+
+
+def moves(x, after, *more):
+    """Transitions from the rows of x to those of `after`."""
+    n = len(x)
+    return PlayedTransitions(np.concatenate([x, after]), np.arange(n), n + np.arange(n), *more)
 
 
 def learner(**more):
@@ -87,7 +93,7 @@ def transitions(n=2000, seed=0):
     a = rng.integers(0, 2, size=n)
     after = np.column_stack([0.8 * x[:, 0] + a - 0.5, rng.normal(size=n)]).astype(np.float32)
     zero = np.zeros(n)
-    return PlayedTransitions(x, a, x[:, 0] * 2.0, after, zero.astype(int), zero.astype(bool), np.arange(n) // 10)
+    return moves(x, after, a, x[:, 0] * 2.0, zero.astype(int), zero.astype(bool), np.arange(n) // 10)
 
 
 def test_metric_knows_what_matters():
@@ -127,7 +133,8 @@ def test_finite_observations_become_counts():
     )
     model = fit_kernel(played, 3, 5, 40, 10**6, np.random.default_rng(0))  # no room for pairs with the step
     data = played.transitions(10**6, np.random.default_rng(0))
-    assert len(model.representatives) == len(distinct_observations(played.features)) == 3
+    ended = ended_by_place(data, 3)
+    assert len(model.representatives) == len(played.observations) == 3
     assert model.visits.sum() == data.n
     assert model.neighbours == 1
     fitted = FittedKernel(model, 0.1, 3, 0.3, 0.1, played.returns())
@@ -140,7 +147,7 @@ def test_finite_observations_become_counts():
             mine &= data.actions == a
             if mine.any():
                 over = model.rows.weight[e][model.rows.after[e] == 3].sum()
-                assert over == pytest.approx(data.ended[mine].mean())
+                assert over == pytest.approx(ended[mine].mean())
 
 
 def test_budgets_cover_what_was_seen():
@@ -233,7 +240,7 @@ def test_steps_are_told_apart_where_they_matter():
     x = rng.integers(0, 3, size=600)
     after = (x + rng.integers(0, 2, size=600)) % 3
     step, zero = np.tile(np.arange(6), 100), np.zeros(600)
-    data = PlayedTransitions(x, zero.astype(int), zero, after, step, zero > 0, np.arange(600) // 6)
+    data = moves(x, after, zero.astype(int), zero, step, zero > 0, np.arange(600) // 6)
     assert not steps_matter(x, after, data, rng)
 
 

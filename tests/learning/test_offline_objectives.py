@@ -11,7 +11,7 @@ from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.behaviour import behaviour_of
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import best_caution
+from tailrank.learning.offline.candidates import best_caution, preferred
 from tailrank.learning.offline.coverage import action_shares
 from tailrank.learning.offline.learn import learn_logs
 from tailrank.planning.pessimistic.goals import TailGoal, WorthGoal, goal_of
@@ -80,6 +80,23 @@ def test_without_doubt_the_plan_is_that_of_the_exact_solver(measure, least):
         assert visits.sum() == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_judge_with_smaller_budgets_sees_the_plan_as_it_is(seed):
+    """Without doubt its value from b is b - E (b - R)^+ / tau, with R the return of the plan from its own budget."""
+    _, _, counts, allowed, usual = recorded(200, seed, least=-1.0)
+    model, goal = counting.doubted(counts), TailGoal(0.3)
+    actions = goal.plan(model, allowed, usual).actions
+    assert goal.shifts(model) == (0, 1, 2, 4, 8)  # budgets 0..12
+    for by in (0, 1, 3, 8, 12):
+        found = goal.values(model, goal.judge(model, goal.shifted(actions, by)))
+        for own in range(by, found.size):
+            law = evaluate(goal.policy(model, actions, usual, own), counted_mdp(counts), 0.3).law
+            b = float(model.grid.value(own - by))
+            short = float(law.probs @ np.maximum(b - law.values, 0.0))
+            assert found[own - by] == pytest.approx(b - short / 0.3)
+            assert found[own - by] <= law.cvar(0.3) + 1e-9
+
+
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
 def test_bounds_hold_in_known_processes(measure):
     for n, seed in ((60, 0), (60, 1), (2000, 2)):
@@ -110,10 +127,21 @@ def test_interval_of_the_behaviour_by_hand():
 
 
 def test_caution_that_other_records_like():
-    assert best_caution({0.1: 1.0, 0.3: 2.0, 1.0: 1.5, 3.0: 0.0}) == 0.3
-    assert best_caution({0.1: 0.0, 0.3: 0.0, 1.0: 0.0, 3.0: 0.0}) == 1.0
-    assert best_caution({}) == 1.0
-    assert best_caution({0.0: 2.0, 0.1: 1.0, 1.0: 1.0}) == 0.0
+    """Columns are the cautions 0, 0.1, 0.3, 1, 3, 10; rows the ways to draw halves."""
+    better = [[0.0, 1.0, 2.0, 1.5, 1.0, 0.0], [0.0, 1.1, 2.0, 1.5, 1.0, 0.0]]
+    assert best_caution(better) == 0.3
+    # 0.3 is worth 3 more on average, with a standard error of 2; 1 is worth 0.5 more for sure.
+    assert best_caution([[0.0, 1.0, 2.0, 1.5, 1.0, 0.0], [0.0, 1.0, 6.0, 1.5, 1.0, 0.0]]) == 1.0
+    assert best_caution([[0.0, 1.0, 2.0, 1.0, 1.0, 0.0], [0.0, 1.0, 6.0, 1.0, 1.0, 0.0]]) == 0.1
+    assert best_caution([[2.0] * 6] * 4) == best_caution([]) == 0.1
+    assert best_caution([[2.0, 1.0, 1.0, 1.0, 1.0, 1.0]] * 4) == 0.0
+
+
+def test_a_better_bound_is_worth_a_hundredth():
+    """Above 1 there are 2 to promise, so 0.02 less is near enough."""
+    assert preferred([3.0, 2.99, 2.9], [1.5, 1.7, 2.0], 1.0) == 1
+    assert preferred([3.0, 2.97, 2.9], [1.5, 1.7, 2.0], 1.0) == 0
+    assert preferred([0.0, 0.0], [0.1, 0.2], 1.0) == 1
 
 
 def test_doubt_keeps_off_lucky_pairs():

@@ -103,7 +103,7 @@ def test_new_standardisation_leaves_the_networks_as_they_were():
     batch = play_simulator(UniformPolicy(2, 3, streams.planner(0)), env, streams.train_seeds(0, 40), keep_features=True)
     played = PlayedEpisodes.none(3, 1).with_played(batch)
     fitted = candidate(effort=5.0).fit(FitData(played, 2, 0.3), np.random.default_rng(0))
-    other = fitted.restandardised(replace(played, features=3.0 * played.features + 1.0))
+    other = fitted.restandardised(replace(played, observations=3.0 * played.observations + 1.0))
     assert other.spread != pytest.approx(fitted.spread)
     seen = np.linspace(-1, 1, 5)[:, None]
     np.testing.assert_allclose(

@@ -12,11 +12,11 @@ from tailrank import InputError, MarkovPolicy, evaluate
 from tailrank.envs.logs.read import read_log
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import MIDDLE, Planner
-from tailrank.learning.offline.half import TILTED
+from tailrank.learning.offline.candidates import Planner
 from tailrank.learning.offline.importance import sure_at_least
 from tailrank.learning.offline.learn import learn_logs
-from tailrank.learning.offline.tilted import advantages, behaviour_law, tilt
+from tailrank.learning.offline.split import TILTED
+from tailrank.learning.offline.tilted import MIDDLE, advantages, behaviour_law, tilt
 from tailrank.planning.pessimistic.goals import TailGoal
 from tailrank.planning.pessimistic.induction import least_mean
 from tailrank.policies.tables import ClonedPolicy

@@ -8,7 +8,7 @@ import pytest
 from tailrank._system import parallel
 from tailrank.models.grid import exact_grid
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact import induction
+from tailrank.planning.exact import induction, storage
 
 
 def random_mdp(S=6, A=3, K=4, H=4, top=5, missing=0.2, seed=0):
@@ -97,6 +97,36 @@ def test_an_induction_is_its_definition(monkeypatch, shape, ahead):
 def test_with_a_bonus():
     mdp = random_mdp(seed=3)
     check(mdp, np.random.default_rng(0).uniform(0, 2, (mdp.horizon, mdp.n_states, mdp.n_actions)))
+
+
+@pytest.mark.parametrize("chunk", [1, 60, 200])
+def test_tables_may_take_the_place_of_those_of_the_next_step(monkeypatch, chunk):
+    mdps = [random_mdp(S=40, H=6, seed=5), random_mdp(seed=6), near_mdp()]
+    usual = [check(mdp) for mdp in mdps]
+    monkeypatch.setattr(storage, "WHOLE", 0)
+    monkeypatch.setattr(storage, "CHUNK", chunk)
+    for mdp, found in zip(mdps, usual, strict=True):
+        again = check(mdp)
+        np.testing.assert_array_equal(again.actions, found.actions)
+        for s in range(mdp.n_states):
+            np.testing.assert_array_equal(again.curve(np.eye(mdp.n_states)[s]), found.curve(np.eye(mdp.n_states)[s]))
+    again = again.layout.storage
+    assert again.cuts.size > 4
+    assert again.slots < 0.7 * 2 * (again.cuts.size - 1)  # next states are near
+
+
+def near_mdp(S=200, A=2, K=3, H=4):
+    rng, n = np.random.default_rng(0), S * A * K
+    s = np.repeat(np.arange(S), A * K)
+    return FiniteMDP.from_rows(
+        s,
+        np.tile(np.repeat(np.arange(A), K), S),
+        (s + rng.integers(-2, 3, n)) % S,
+        rng.dirichlet(np.ones(K), size=S * A).ravel(),
+        rng.integers(0, 4, n),
+        horizon=H,
+        start=np.full(S, 1 / S),
+    )
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):

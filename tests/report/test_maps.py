@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from map_cases import Formula, beside_of
 
+from tailrank.policies.recall import Recall, RecallPolicy
 from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import UniformPolicy
 from tailrank.report._maps import state_maps
@@ -87,4 +88,6 @@ def test_what_cannot_be_drawn_is_said():
     assert "5 numbers" not in state_maps(Formula(7), beside)
     assert "have 7 numbers" in state_maps(Formula(7), beside)
     assert "remembers more" in state_maps(UniformPolicy(2, 3, np.random.default_rng(0)), beside)
+    recalling = SubsetPolicy(RecallPolicy(Formula(10), Recall(1), 5, 4), np.arange(4))
+    assert "recalls the last observation:" in state_maps(recalling, beside)
     assert "the same" in state_maps(Formula(), replace(beside, seen=np.ones((200, 5))))

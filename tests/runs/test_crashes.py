@@ -111,6 +111,8 @@ def whole_logs(place):
     frame = frame_of(small_mdp(), 40, seed=0)
     rows = zip(*(column.tolist() for column in frame.values()), strict=True)
     (place / "log.csv").write_text("\n".join(",".join(map(str, row)) for row in (frame, *rows)) + "\n")
+    given = ["learn-logs", place / "log.csv", "--out", place / "warm-logs", "--budgets", 8, "--quiet"]
+    crashes.call(given, standalone_mode=False)  # children inherit what this process has compiled
     ended = from_logs(place, place / "from-logs")
     assert ended.code == 0, ended.stderr
     return files_of(place / "from-logs"), len(ended.calls)

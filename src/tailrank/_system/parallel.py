@@ -26,21 +26,22 @@ SERIAL_WORK = 200_000
 
 
 def over_states(
-    kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray, *, finely: bool = True
+    kernel: Callable[..., None], arguments: tuple[Any, ...], work: np.ndarray, *, finely: bool = True, first: int = 0
 ) -> None:
     """Call `kernel(begin, end, *arguments)` over all states, in parts of equal work [S] on all cores.
 
     finely: more parts than cores where there is much work; not for kernels that go through all states in every part.
+    first: the state that the first entry of `work` is of.
     """
     total, n = int(work.sum()), work.size
-    workers = threads()
+    workers = 1 if total < SERIAL_WORK else threads()
     inside = threading.current_thread().name.startswith(POOL)  # who waits for the pool must not be of it
-    if workers == 1 or total < SERIAL_WORK or inside:
-        kernel(0, n, *arguments)
+    if workers == 1 or inside:
+        kernel(first, first + n, *arguments)
         return
     parts = workers * (4 if finely and total >= PARTS_WORK else 1)
     cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
-    bounds = np.unique(np.concatenate([[0], cuts, [n]]))
+    bounds = first + np.unique(np.concatenate([[0], cuts, [n]]))
     spans = list(pairwise(bounds.tolist()))
     others = [_pool(workers).submit(kernel, *span, *arguments) for span in spans[1:]]
     kernel(*spans[0], *arguments)  # this thread works too

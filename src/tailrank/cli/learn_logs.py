@@ -155,7 +155,7 @@ def progress() -> Callable[[str, float], None]:
 
 def show(learned: LearnedFromLogs, out: Path) -> None:
     """The numbers for people."""
-    from tailrank.learning.offline.half import TILTED
+    from tailrank.learning.offline.split import TILTED
 
     b, cover = learned.behaviour, learned.coverage
     sure = f"with probability {1 - learned.delta:g}"

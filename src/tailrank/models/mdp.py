@@ -22,6 +22,12 @@ from tailrank.checks import InputError
 from tailrank.models import _kernels, _rows
 from tailrank.models.ragged import offsets, owners
 
+MANY_ROWS = 1_000_000
+"""Rows above which those of each pair are sorted on their own, as long as few must move far."""
+
+LONG_PAIR = 64
+"""How far a row may be moved when the rows of a pair are sorted one by one."""
+
 
 @dataclass(frozen=True, eq=False)
 class FiniteMDP:
@@ -222,11 +228,19 @@ class FiniteMDP:
             "reward": self.reward,
         }
 
+    def _row_order(self) -> np.ndarray:
+        """The rows [n] by pair, next state and reward, equal ones as they stand."""
+        order = np.empty(self.prob.size, np.int64)
+        many = order.size > MANY_ROWS  # otherwise sorting takes less time than compiling
+        if many and _kernels.order_rows(self.ptr, self.next_state, self.reward, LONG_PAIR, order):
+            return order
+        return np.lexsort((self.reward, self.next_state, owners(self.ptr)))
+
     def merged(self) -> FiniteMDP:
         """The same MDP with rows of equal (h, s, a, s', r) added up and impossible rows left out."""
-        order = np.lexsort((self.reward, self.next_state, self.pair))
+        pair, order = owners(self.ptr), self._row_order()
         order = order[self.prob[order] > 0]
-        key = self.pair[order], self.next_state[order], self.reward[order]
+        key = pair[order], self.next_state[order], self.reward[order]
         first = np.ones(order.size, dtype=bool)
         first[1:] = (key[0][1:] != key[0][:-1]) | (key[1][1:] != key[1][:-1]) | (key[2][1:] != key[2][:-1])
         if first.all() and first.size == self.prob.size:

@@ -15,74 +15,59 @@ BLOCK = 512
 
 @nested
 def add_rows(q, n, at, weight, r, m, v, to, shift):
-    """q[to + i] += sum over the rows r..m-1 of weight[r] * v[at[r] + shift + i], i < n: eight at a time, four, one."""
-    while r + 8 <= m:
-        p0, u0 = weight[r], np.uintp(at[r] + shift)
-        p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
-        p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
-        p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
-        p4, u4 = weight[r + 4], np.uintp(at[r + 4] + shift)
-        p5, u5 = weight[r + 5], np.uintp(at[r + 5] + shift)
-        p6, u6 = weight[r + 6], np.uintp(at[r + 6] + shift)
-        p7, u7 = weight[r + 7], np.uintp(at[r + 7] + shift)
+    """q[to + i] += sum over the rows r..m-1 of weight[r] * v[at[r] + shift + i], i < n: eight at a time, or four.
+
+    Fewer are made up by rows that count for nothing: loops less to compile, and to start.
+    """
+    while r < m:
+        last = np.uintp(at[r] + shift)
+        p0, u0 = weight[r], last
+        p1, u1 = (weight[r + 1], np.uintp(at[r + 1] + shift)) if r + 1 < m else (0.0, last)
+        p2, u2 = (weight[r + 2], np.uintp(at[r + 2] + shift)) if r + 2 < m else (0.0, last)
+        p3, u3 = (weight[r + 3], np.uintp(at[r + 3] + shift)) if r + 3 < m else (0.0, last)
+        if m <= r + 4:
+            for i in range(np.uintp(n)):
+                q[to + i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
+            return
+        p4, u4 = (weight[r + 4], np.uintp(at[r + 4] + shift)) if r + 4 < m else (0.0, last)
+        p5, u5 = (weight[r + 5], np.uintp(at[r + 5] + shift)) if r + 5 < m else (0.0, last)
+        p6, u6 = (weight[r + 6], np.uintp(at[r + 6] + shift)) if r + 6 < m else (0.0, last)
+        p7, u7 = (weight[r + 7], np.uintp(at[r + 7] + shift)) if r + 7 < m else (0.0, last)
         for i in range(np.uintp(n)):
             q[to + i] += ((p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])) + (
                 (p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i])
             )
         r += 8
-    while r + 4 <= m:
-        p0, u0 = weight[r], np.uintp(at[r] + shift)
-        p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
-        p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
-        p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
-        for i in range(np.uintp(n)):
-            q[to + i] += (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
-        r += 4
-    while r < m:
-        p0, u0 = weight[r], np.uintp(at[r] + shift)
-        for i in range(np.uintp(n)):
-            q[to + i] += p0 * v[u0 + i]
-        r += 1
 
 
 @nested
 def sum_rows(x, n, at, weight, r, m, v, to, shift):
-    """x[to + i] = sum over the m rows from r on of weight[r] * v[at[r] + shift + i], i < n: one loop for up to 8."""
+    """x[to + i] = sum over the m rows from r on of weight[r] * v[at[r] + shift + i], i < n: one loop for up to 8.
+
+    There are loops for two, four, six and eight rows; the last of an odd number is made up by one that counts for
+    nothing.
+    """
     p0, u0 = weight[r], np.uintp(at[r] + shift)
-    if m == 1:
-        for i in range(np.uintp(n)):
-            x[to + i] = p0 * v[u0 + i]
-        return
-    p1, u1 = weight[r + 1], np.uintp(at[r + 1] + shift)
-    if m == 2:
+    p1, u1 = (weight[r + 1], np.uintp(at[r + 1] + shift)) if m > 1 else (0.0, u0)
+    if m <= 2:
         for i in range(np.uintp(n)):
             x[to + i] = p0 * v[u0 + i] + p1 * v[u1 + i]
         return
     p2, u2 = weight[r + 2], np.uintp(at[r + 2] + shift)
-    if m == 3:
-        for i in range(np.uintp(n)):
-            x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + p2 * v[u2 + i]
-        return
-    p3, u3 = weight[r + 3], np.uintp(at[r + 3] + shift)
-    if m == 4:
+    p3, u3 = (weight[r + 3], np.uintp(at[r + 3] + shift)) if m > 3 else (0.0, u0)
+    if m <= 4:
         for i in range(np.uintp(n)):
             x[to + i] = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
         return
     p4, u4 = weight[r + 4], np.uintp(at[r + 4] + shift)
-    if m == 5:
-        for i in range(np.uintp(n)):
-            first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
-            x[to + i] = first + p4 * v[u4 + i]
-        return
-    p5, u5 = weight[r + 5], np.uintp(at[r + 5] + shift)
-    if m == 6:
+    p5, u5 = (weight[r + 5], np.uintp(at[r + 5] + shift)) if m > 5 else (0.0, u0)
+    if m <= 6:
         for i in range(np.uintp(n)):
             first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
             x[to + i] = first + (p4 * v[u4 + i] + p5 * v[u5 + i])
         return
     p6, u6 = weight[r + 6], np.uintp(at[r + 6] + shift)
-    # Seven are made up to eight by a row that counts for nothing.
-    p7, u7 = (weight[r + 7], np.uintp(at[r + 7] + shift)) if m > 7 else (0.0, u6)
+    p7, u7 = (weight[r + 7], np.uintp(at[r + 7] + shift)) if m > 7 else (0.0, u0)
     for i in range(np.uintp(n)):
         first = (p0 * v[u0 + i] + p1 * v[u1 + i]) + (p2 * v[u2 + i] + p3 * v[u3 + i])
         x[to + i] = first + ((p4 * v[u4 + i] + p5 * v[u5 + i]) + (p6 * v[u6 + i] + p7 * v[u7 + i]))

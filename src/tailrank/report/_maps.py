@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.policies.recall import RecallPolicy
 from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import ChargedBudget, Memoryless
 from tailrank.report._levels import pack
@@ -40,7 +41,10 @@ def state_maps(policy: Any, beside: Beside | None) -> dict[str, Any] | str:
     """The maps for the page, or why there are none."""
     if policy is None or beside is None or not beside.seen.size:
         return "There is nothing that the policy was seen to do, and so nothing to draw a map of."
-    if not isinstance(_core(policy), ChargedBudget | Memoryless) or not hasattr(policy, "n_features"):
+    core = _core(policy)
+    if isinstance(core, RecallPolicy):
+        return f"The policy recalls {core.recall.words}: what it does is no map of the present observation alone."
+    if not isinstance(core, ChargedBudget | Memoryless) or not hasattr(policy, "n_features"):
         return "The policy remembers more than a budget, so that its actions are no map of observations."
     if policy.n_features != beside.seen.shape[1]:
         return f"Observations have {policy.n_features} numbers, maps are drawn for up to {FEATURES}."

@@ -17,6 +17,7 @@ import tailrank
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import read_json
 from tailrank.checks import InputError
+from tailrank.learning.offline.candidates import CAUTION
 from tailrank.learning.offline.learned import LearnedFromLogs
 from tailrank.runs.folder import PLAN
 from tailrank.runs.policy_files import storage
@@ -80,11 +81,11 @@ def _numbers(values: Any) -> bool:
 
 SHAPES: dict[str, Callable[[Any], bool]] = {
     "cross-fitted": lambda x: (
-        isinstance(x, list) and all(isinstance(y, list) and len(y) == 2 and _numbers(y) for y in x)
+        isinstance(x, list) and all(isinstance(y, list) and len(y) == len(CAUTION) and _numbers(y) for y in x)
     ),
     "caution": lambda x: isinstance(x, str),
     "upper": lambda x: _numbers([x]),
-    "half": lambda x: isinstance(x, dict) and _numbers(x.values()),
+    "split": lambda x: isinstance(x, dict) and _numbers(x.values()),
     "models": lambda x: isinstance(x, list) and len(x) == 2 and isinstance(x[1], dict) and _numbers(x[1].values()),
 }
 """What a stage that was kept looks like; a file with anything else is not used."""

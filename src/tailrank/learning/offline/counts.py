@@ -72,6 +72,11 @@ class LogCounts:
         return int(self.first.size)
 
     @property
+    def outcomes(self) -> int:
+        """Different outcomes of all pairs, over all steps."""
+        return sum(step.count.size for step in self.steps)
+
+    @property
     def distinct(self) -> dict[int, StepCounts]:
         """The different objects among the steps, by their id."""
         return {id(step): step for step in self.steps}

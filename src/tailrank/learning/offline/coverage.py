@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,8 @@ def coverage_of(
     """What the log covers and the diagnostics of the plan; delta: of bounds for other numbers of
     episodes, None for none."""
     seen = seen_pairs(log).ravel()
-    went = goal.reach(model, plan.tables, plan.budget)
+    went = goal.reach(model, replace(plan.judged, actions=plan.actions), plan.budget)
+    cost = goal.reach(model, plan.judged, plan.budget - plan.less).cost if plan.less else went.cost
     total = float(went.visits.sum()) or 1.0
     visits = went.visits.sum(axis=0)
     possible = seen.size if log.admissible is None else int(log.admissible.sum())
@@ -88,7 +89,7 @@ def coverage_of(
         float(visits[seen == 0].sum() / total),
     )
     diagnostics: dict[str, Any] = {
-        "costly_pairs": _costly(log, went.cost.sum(axis=0), visits, seen),
+        "costly_pairs": _costly(log, cost.sum(axis=0), visits, seen),
         "bound_by_episodes": [] if delta is None else _by_episodes(log, counts, goal, delta),
     }
     return coverage, diagnostics

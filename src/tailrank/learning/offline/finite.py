@@ -1,10 +1,11 @@
 """A plan from a log of states, with bounds: what `learn_logs` does once the log is read.
 
 Three policies are bounded; delta is divided among them. One plan comes from all episodes, and its bound holds for every
-plan at once (`counts.every_law`), so it may be chosen in any way (`candidates`). The next comes from one half of the
-episodes, drawn at random, and is judged by the other half (`half`); it is returned where only it is sure to improve on
-the log's own. The last is a step from the behaviour, judged alike (`tilted`). Where no plan is sure, the step may be,
-but a plan usually earns more: the step is returned only if that is asked for, else a note says that it is there.
+plan at once (`counts.every_law`), so it may be chosen in any way (`candidates`). The next comes from some of the
+episodes, drawn at random, and is judged by the others (`split`). It is returned where only it is sure to improve on the
+log's own; and where the first one had to be bent for that, if it is worth more by the counts of all episodes. The last
+is a step from the behaviour, judged alike (`tilted`). Where no plan is sure, the step may be, but a plan usually earns
+more: the step is returned only if that is asked for, else a note says that it is there.
 """
 
 from __future__ import annotations
@@ -19,12 +20,21 @@ from tailrank import checks
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.episodes.streams import Streams
 from tailrank.learning.offline import counts as counting
-from tailrank.learning.offline.behaviour import Behaviour, behaviour_of
+from tailrank.learning.offline.behaviour import Behaviour
 from tailrank.learning.offline.budgets import budgets_for
-from tailrank.learning.offline.candidates import CAUTION, FEWEST, MIDDLE, WHOLE, CautiousPlan, Planner, best_caution
+from tailrank.learning.offline.candidates import (
+    CAUTION,
+    FEWEST,
+    WHOLE,
+    CautiousPlan,
+    Planner,
+    best_caution,
+    cautions_from,
+    preferred,
+)
 from tailrank.learning.offline.coverage import Coverage, action_shares, coverage_of, seen_pairs, usual_actions
 from tailrank.learning.offline.dynamics import held_out
-from tailrank.learning.offline.half import TILTED, HalfPlan, HalfTask, half_plan
+from tailrank.learning.offline.split import APART, TILTED, SplitTask, split_plan
 from tailrank.learning.offline.stages import once
 from tailrank.planning.pessimistic.goals import Goal
 from tailrank.planning.pessimistic.model import RecordedModel
@@ -32,7 +42,7 @@ from tailrank.policies.tables import ClonedPolicy, Policy
 
 OFTEN = 2
 """Times that a fallback's actions were taken in their state: a single record shows little."""
-ALL, HALF, CAREFUL, CLONE = "all episodes", "half of the episodes", "actions taken more than once", "behaviour"
+ALL, CAREFUL, CLONE = "all episodes", "actions taken more than once", "behaviour"
 CLONED = "the policy that is returned acts as whoever made the log did: by the state alone, as often as in the log"
 STEPPED = "the policy that is returned acts as whoever made the log did, but takes more often what leads to more"
 SURE = "a step from the behaviour is sure to improve, at least {:.6g}; fallback=step returns it in place of the plan"
@@ -106,14 +116,15 @@ def learn_finite(
     counts = counting.count(log, low, how, order)
     balls = counting.every_law(counts, each)
     planner = Planner(goal, _allowed(log), usual_actions(log))
-    halves = log.halves(streams.planner(0))
     if task.caution is None:
-        crossed = dict(once(stages, "cross-fitted", lambda: planner.cross_fitted(log, low, how, streams, told)))
-        cautions = tuple(c for c in (*CAUTION, WHOLE) if c >= best_caution(crossed))
+        rng = streams.planner(0)
+        crossed = once(stages, "cross-fitted", lambda: planner.cross_fitted(log, low, how, rng, told))
+        cautions = cautions_from(best_caution(crossed))
     else:
-        crossed, cautions = {}, (task.caution,)
+        crossed, cautions = [], (task.caution,)
+    wanted = cautions[0]
     cautions = tuple(c for c in cautions if str(c) == stages.get("caution", str(c)))
-    plan = planner.boldest_above(asked, balls, counts, cautions, _part(told, "plans", log.horizon))
+    plan = planner.best_above(asked, balls, counts, cautions, wanted, _part(told, "plans", log.horizon))
     once(stages, "caution", lambda: str(plan.caution))
 
     def bound() -> float:
@@ -121,40 +132,44 @@ def learn_finite(
         return goal.upper(model_up, planner.allowed, _part(told, "upper bound", log.horizon))
 
     upper = once(stages, "upper", bound)
-    chosen, bounds = _Chosen(ALL, plan, balls, counts), {ALL: plan.lower} | stages.get("half", {})
-    half = None
-    if "half" not in stages:
-        half = _judged_half(halves, task, planner, how, each, streams)
-    told("other half", 1.0)
-    if half is not None:
-        bounds |= half.bounds
-        stepping = half.bounds.get(TILTED, -np.inf) if task.fallback == "step" else -np.inf
-        needed = plan.lower <= asked and max(half.plan.lower, stepping) > asked
-        if not needed:
-            stages["half"] = half.bounds  # otherwise its plan is needed again
-        elif half.plan.lower > asked:
-            chosen = _Chosen(HALF, half.plan, half.model, half.counts)
+    chosen, bounds = _Chosen(ALL, plan, balls, counts), {ALL: plan.lower} | stages.get("split", {})
+    split = None
+    if "split" not in stages and log.episodes >= FEWEST:
+        more = (how, each, task.delta, task.caution, task.tilting, task.budgets)
+        splitting = SplitTask(planner, task.rewards, task.ends, task.discount, *more)
+        split = split_plan(log, streams.planner(1).permutation(log.episodes), splitting, streams.planner(2))
+    told("held-out episodes", 1.0)
+    if split is not None:
+        bounds |= split.bounds
+        both = preferred([plan.promise, split.by_all], [plan.lower, split.plan.lower], asked)
+        better = split.plan.lower > asked and (plan.lower <= asked or (plan.bent and both == 1))
+        stepping = task.fallback == "step" and plan.lower <= asked and split.bounds.get(TILTED, -np.inf) > asked
+        if better:
+            chosen = _Chosen(APART, split.plan, split.model, split.counts)
+        elif not stepping:
+            stages["split"] = split.bounds  # otherwise its plan is needed again
     improved = chosen.plan.lower > asked
     if not improved:
         careful = Planner(goal, _often(log, planner.allowed), planner.usual)
-        plan = careful.boldest_above(np.inf, balls, counts, cautions[:1])
+        plan = careful.best_above(np.inf, balls, counts, (wanted,), wanted)
         chosen = _Chosen(CAREFUL, plan, balls, counts)
         bounds[CAREFUL] = plan.lower
     coverage, diagnostics = coverage_of(log, counts, chosen.model, chosen.plan, goal, each if task.diagnose else None)
     told("diagnostics", 1.0)
+    worth = np.mean(crossed, axis=0).tolist() if crossed else []
     diagnostics |= {
         "held_out_likelihood": likelihood,
         "returned": chosen.name,
         "caution": None if chosen.plan.caution == WHOLE else chosen.plan.caution,
-        "cross_fitted": {f"{c:g}": value for c, value in crossed.items()},
+        "cross_fitted": {f"{c:g}": value for c, value in zip(CAUTION, worth, strict=False)},
     }
-    policy = goal.policy(chosen.model, chosen.plan.tables.actions, planner.usual, chosen.plan.budget)
+    policy = goal.policy(chosen.model, chosen.plan.actions, planner.usual, chosen.plan.budget)
     found = FiniteResult(
         policy, chosen.plan.lower, upper, chosen.plan.promise, improved, how, bounds, coverage, diagnostics
     )
     surely = bounds.get(TILTED, -np.inf)
-    if not improved and surely > asked and task.fallback == "step" and half is not None and half.tilted is not None:
-        return _drawn(found, half.tilted, surely, half.promised, TILTED, STEPPED, improved=True)
+    if not improved and surely > asked and task.fallback == "step" and split is not None and split.tilted:
+        return _drawn(found, split.tilted, surely, split.promised, TILTED, STEPPED, improved=True)
     if not improved and surely > asked:
         return replace(found, notes=(SURE.format(surely),))
     if not improved and task.fallback == "behaviour":
@@ -177,27 +192,6 @@ def _drawn(
         diagnostics=found.diagnostics | {"returned": name, "costly_pairs": [], "caution": None},
         lines=(line,),
     )
-
-
-def _judged_half(
-    halves: tuple[EpisodeLog, EpisodeLog],
-    task: FiniteTask,
-    planner: Planner,
-    how: counting.Counting,
-    delta: float,
-    streams: Streams,
-) -> HalfPlan | None:
-    """The plan of the first half, which knows nothing of the other: not what was usual there, not what was earned.
-
-    None for very few episodes.
-    """
-    if halves[0].episodes + halves[1].episodes < FEWEST:
-        return None
-    own = behaviour_of(halves[0], task.goal.measure, task.delta, task.ends, task.discount)
-    among = (MIDDLE, WHOLE) if task.caution is None else (task.caution,)
-    alone = replace(planner, usual=usual_actions(halves[0]))
-    more = (how, delta, own.high, among, streams.planner(2), task.tilting, task.budgets)
-    return half_plan(halves, HalfTask(alone, task.rewards, task.ends, task.discount, *more))
 
 
 def _allowed(log: EpisodeLog) -> tuple[np.ndarray, ...]:

@@ -196,7 +196,8 @@ def sure_at_least(
         return measure.of_law(band_laws(x, at_least, np.zeros(x.size), ends)[0])
 
     def cvar(b: float, saved: float) -> float:
-        return max(b - (b - ends[0] - saved) / measure.tau, ends[0])
+        # No more than all of b is saved, whatever the weights say.
+        return max(b - max(b - ends[0] - saved, 0.0) / measure.tau, ends[0])
 
     radius = np.log(2.0 / delta) / judging.episodes
     hoped = [cvar(b, _least(there * (np.minimum(before, b) - ends[0]), radius)) for b in x]

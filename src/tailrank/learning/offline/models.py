@@ -161,7 +161,7 @@ def played_episodes(log: EpisodeLog, held_out: bool = False) -> PlayedEpisodes:
     final = some.next_observation[some.begin[1:] - 1]
     final = np.where(np.isnan(final), some.observation[some.begin[1:] - 1], final)
     features = np.insert(some.observation, some.begin[1:], final, axis=0).astype(np.float32)
-    return PlayedEpisodes(some.horizon, features, some.action.astype(np.int64), some.reward, some.lengths)
+    return PlayedEpisodes.of(some.horizon, features, some.action.astype(np.int64), some.reward, some.lengths)
 
 
 def fit_kernel_model(played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> KernelModel:

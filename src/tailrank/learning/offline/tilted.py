@@ -18,13 +18,15 @@ import numpy as np
 from tailrank.envs.logs.log import EpisodeLog
 from tailrank.learning.offline import counts as counting
 from tailrank.learning.offline.budgets import Budgets
-from tailrank.learning.offline.candidates import MIDDLE, Planner
+from tailrank.learning.offline.candidates import Planner
 from tailrank.learning.offline.coverage import seen_pairs
 from tailrank.planning.pessimistic.induction import mean_saved
 from tailrank.policies.tables import ClonedPolicy
 
 TILTS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 """eta."""
+MIDDLE = 1.0
+"""Nats of doubt with which z is found."""
 Bound = Callable[[ClonedPolicy, EpisodeLog, EpisodeLog], float]
 """What a log proves of a policy at least; another log tells where to look."""
 

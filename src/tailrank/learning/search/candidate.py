@@ -147,7 +147,7 @@ class SearchCandidate(Checked):
         """The fit in a checkpoint."""
         parts = (np.asarray(arrays[name], dtype=np.float64) for name in ("mean", "deviation", "centre", "spread"))
         mean, deviation, centre, spread = parts
-        m = data.played.features.shape[1]
+        m = data.played.n_features
         fits = mean.shape == deviation.shape == (data.n_actions, m + 2) and centre.shape == spread.shape == (m,)
         if not fits:
             raise checks.InputError("search: the parameters of the checkpoint do not fit")

@@ -32,7 +32,7 @@ def imagined_returns(
     played: PlayedEpisodes, n_actions: int, policies: Sequence[Policy], rng: np.random.Generator
 ) -> np.ndarray:
     """Returns [policies, n] in the same imagined episodes; n = 0 where there are too many features."""
-    if played.features.shape[1] > WIDEST or len(policies) < 2:
+    if played.n_features > WIDEST or len(policies) < 2:
         return np.zeros((len(policies), 0))
     model = ImaginedSimulator(TreeModel.of(played, played.transitions(MOST, rng), n_actions))
     seeds = rng.integers(2**31, size=max(STEPS // played.horizon, LEAST))

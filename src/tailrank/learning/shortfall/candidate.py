@@ -206,8 +206,8 @@ class ShortfallCandidate(Checked):
 
 def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
     """Centre and spread [m] of the features."""
-    centre = played.features.mean(axis=0, dtype=np.float64)
-    spread = played.features.std(axis=0, dtype=np.float64)
+    features = played.features
+    centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
 
 

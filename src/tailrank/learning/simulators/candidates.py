@@ -23,11 +23,15 @@ class CandidateOutput:
 
 @dataclass(frozen=True)
 class FitData:
-    """What a fit is made from: episodes, the number of actions, and the tail that matters."""
+    """What a fit is made from: episodes, the number of actions, and the tail that matters.
+
+    numbered: observations are numbers or names, so that being near to another one means nothing.
+    """
 
     played: PlayedEpisodes
     n_actions: int
     tau: float
+    numbered: bool = False
 
 
 class FittedCandidate(Protocol):

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.learning.simulators.metric import Standard
-from tailrank.learning.simulators.outcomes import ActionTree
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.policies.kernel import Metric
-
-REPEATED = 5
-"""Observations count as finite where each was seen so often on average."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +31,16 @@ class CountedStates:
     timed: bool
 
 
-def observation_keys(features: np.ndarray) -> np.ndarray:
-    """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
-    draws = np.random.default_rng(0)
-    keys = np.zeros(len(features), dtype=np.uint64)
-    for j in range(features.shape[1]):
-        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
-        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
-    return keys
-
-
-def distinct_observations(features: np.ndarray) -> np.ndarray:
-    """The different rows of features [n, m], [M, m], in a fixed order."""
-    return features[np.unique(observation_keys(features), return_index=True)[1]]
-
-
 def counted_states(
-    played: PlayedEpisodes, data: PlayedTransitions, distinct: np.ndarray, most: int, rng: np.random.Generator
+    played: PlayedEpisodes, data: PlayedTransitions, most: int, rng: np.random.Generator
 ) -> CountedStates:
     """The different observations [M, m] as states, or pairs of observation and step if that predicts better."""
-    H, M = played.horizon, len(distinct)
-    made = Standard.of(distinct, False, rng)
-    tree = ActionTree.of(np.arange(M), made.place(distinct, np.zeros(M)))
-
-    def number(features: np.ndarray) -> np.ndarray:
-        return tree.query(made.place(features, np.zeros(len(features))), 1)[1][:, 0]
-
-    here, there, first = number(data.features), number(data.after), number(played.first)
+    H, M, distinct = played.horizon, len(played.observations), played.observations
+    here, there, first = data.here, data.there, played.seen[played.begin]
     pairs = np.unique(np.concatenate([here + M * data.step, there + M * (data.step + 1), first]))
     timed = len(pairs) <= most and steps_matter(here, there, data, rng)
     if not timed:
+        made = Standard.of(distinct, False, rng)
         places = np.ascontiguousarray(made.place(distinct, np.zeros(M)))
         return CountedStates(made.metric(np.ones(places.shape[1])), places, here, there, first, False)
     made = Standard.of(distinct, True, np.random.default_rng(0))
@@ -75,13 +51,21 @@ def counted_states(
     )
 
 
+def ended_by_place(data: PlayedTransitions, horizon: int) -> np.ndarray:
+    """Whether the episode ended with each transition [T]; also with its last step, which it would have ended with
+    anyway, where all that came to the same observation before ended."""
+    early, M = data.step + 1 < horizon, len(data.observations)
+    came = np.bincount(data.there[early], minlength=M)
+    over = np.bincount(data.there[early & data.ended], minlength=M)
+    return np.asarray(data.ended | (~early & ((came > 0) & (came == over))[data.there]))
+
+
 def steps_matter(here: np.ndarray, there: np.ndarray, data: PlayedTransitions, rng: np.random.Generator) -> bool:
     """Whether held-out transitions (a fifth of the episodes) are likelier when steps are told apart."""
     outcome = numbers(np.where(data.ended, -1, there), data.rewards)
     pair = here * (int(data.actions.max()) + 1) + data.actions
     late = pair * (int(data.step.max()) + 1) + data.step
-    episodes = np.unique(data.episode)
-    held = np.isin(data.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+    held = data.held_out(rng)
     shared, apart = held_out_laws([pair, late], outcome, held)
     gain = np.log(apart) - np.log(shared)
     return bool(gain.size and gain.mean() > 2.0 * gain.std() / np.sqrt(gain.size))

@@ -22,6 +22,10 @@ SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
 
 
+DRAWN = 3
+"""Models of counts that are drawn for exploration."""
+
+
 @dataclass(frozen=True)
 class FittedKernel:
     """A model of what was played, for tail tau; promise: the CVaR of the plan in the model."""
@@ -34,8 +38,9 @@ class FittedKernel:
     returns: np.ndarray
 
     def plan(self, share: float = 0.0, optimistic: bool = False) -> tuple[KernelPolicy, float]:
-        """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured."""
-        model = self.model
+        """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured; otherwise a
+        state that nobody left is as bad as can be."""
+        model = self.model if optimistic else self.model.closed()
         visits, scale = model.visits, model.scale
         rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
         bonus = rare if optimistic else np.zeros_like(visits)
@@ -58,13 +63,18 @@ class FittedKernel:
         return policy, plan.promise
 
     def explorer(self, rng: np.random.Generator) -> Policy:
-        """What to play next."""
-        curious = CuriousPolicy(self.plan(optimistic=True)[0], self.model.nearby)
-        counted = self.model.neighbours == 1
-        # A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest.
-        plans = (self._plain[0], curious, curious) if counted else (self._plain[0], curious)
+        """What to play next.
+
+        A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest. Its
+        curious plans are made in models that are drawn among those that the counts allow, where chance is involved.
+        """
+        model, counted = self.model, self.model.counted
+        chance = counted and bool(np.any(np.diff(model.rows.ptr) > 1))
+        fits = [replace(self, model=model.drawn(rng)) for _ in range(DRAWN)] if chance else [self]
+        curious = [CuriousPolicy(fit.plan(optimistic=True)[0], model.nearby) for fit in fits]
+        plans: list[Policy] = [self._plain[0], *curious, *(curious if counted and not chance else [])]
         strange = self._unseen if counted else None
-        return ExploringPolicy(plans, self.model.visits.shape[1], self.returns, self.epsilon, rng, strange)
+        return ExploringPolicy(tuple(plans), model.visits.shape[1], self.returns, self.epsilon, rng, strange)
 
     def _unseen(self, h: int, states: np.ndarray) -> np.ndarray:
         """Whether observations [n] are none of those that were counted: the plan for the nearest one means nothing."""
@@ -99,7 +109,9 @@ class FittedKernel:
         """Representatives and how outcomes are made."""
         model, choice = self.model, self.model.choice
         if np.isnan(model.score):
-            return f"counts of {len(model.representatives)} {'pairs with the step' if choice.timed else 'observations'}"
+            what = "pairs with the step" if choice.timed else "observations"
+            shared = f", {model.prior:g} transitions shared by the actions of one" if model.prior else ""
+            return f"counts of {len(model.representatives)} {what}{shared}"
         timed = ", step" if choice.timed else ""
         return (
             f"kernel of {len(model.representatives)}, {choice.neighbours} {choice.move} {choice.labels}, "
@@ -131,7 +143,9 @@ class KernelCandidate(Checked):
         """The model of what was played, whatever was fitted before."""
         played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
-            model = fit_kernel(played, data.n_actions, self.representatives, self.budgets, self.transitions, rng)
+            model = fit_kernel(
+                played, data.n_actions, self.representatives, self.budgets, self.transitions, rng, data.numbered
+            )
         return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:

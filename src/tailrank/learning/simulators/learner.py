@@ -39,6 +39,10 @@ from tailrank.risk.law import cvar
 
 EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
+TAIL, LEAST = 400, 2000
+"""Episodes of the choice: so many in the tail, or this many in all, at most."""
+MOST_KEPT = 20_000_000
+"""Numbers of features in a rollout; more episodes are played one part after the other."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
 
@@ -82,13 +86,17 @@ class CandidatesLearner(SimulatorLearner):
         """What of the past counts as observed."""
         return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
 
+    def _data(self, played: PlayedEpisodes, env: Simulator) -> FitData:
+        numbered = bool(getattr(getattr(env, "encoder", None), "is_table", False))
+        return FitData(played, env.n_actions, self.tau, numbered)
+
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played."""
         return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
 
     def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
         """A batch of episodes and a fit to all; or a round of the choice."""
-        if state.fitted and self._left(state, env.horizon, 1.0 - self.choice) <= 0:
+        if state.fitted and self._left(state, env.horizon, self._learning_share(env.horizon)) <= 0:
             return self._compare(state, env, streams)
         k, played = state.k + 1, state.played
         returns: list[np.ndarray] = []
@@ -97,9 +105,11 @@ class CandidatesLearner(SimulatorLearner):
             if part.size:
                 rng = streams.planner(k, i)
                 policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
-                batch = play_simulator(policy, env, part, keep_features=True)
-                played, returns = played.with_played(batch), [*returns, batch.returns]
-        data = FitData(played, env.n_actions, self.tau)
+                most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
+                for some in np.array_split(part, -(-part.size // most)):
+                    batch = play_simulator(policy, env, some, keep_features=True)
+                    played, returns = played.with_played(batch), [*returns, batch.returns]
+        data = self._data(played, env)
         fitted = tuple(
             candidate.fit(data, streams.oracle(k, i), state.fitted[i] if state.fitted else None)
             for i, candidate in enumerate(self._learning(env, played))
@@ -116,10 +126,16 @@ class CandidatesLearner(SimulatorLearner):
     def _batch(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
         n = max(int(self.growth * state.played.n), 2 * len(self.candidates(env)))
-        left = self._left(state, env.horizon, 1.0 - self.choice)
+        left = self._left(state, env.horizon, self._learning_share(env.horizon))
         if state.played.n == 0:
             n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
         return max(int(left), 1) if left < 1.5 * n else n
+
+    def _learning_share(self, horizon: int) -> float:
+        """The share of all episodes that is for learning; many more than `TAIL` in the tail choose no better."""
+        total = math.inf if self.total is None else self.total
+        total = total if self.total_steps is None else min(total, self.total_steps / horizon)
+        return 1.0 - min(self.choice, max(TAIL / self.tau, LEAST) / total)
 
     def _left(self, state: CandidatesState, horizon: int, share: float) -> float:
         """Episodes that are left of this share of all; infinite where nobody said how many there are."""
@@ -257,7 +273,7 @@ class CandidatesLearner(SimulatorLearner):
             for i, candidate in enumerate(self._learning(env, then) if at else ()):
                 prefix = fit_prefix(place, i)
                 own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-                fits.append(candidate.restored(own, FitData(then, env.n_actions, self.tau), streams.oracle(at, i)))
+                fits.append(candidate.restored(own, self._data(then, env), streams.oracle(at, i)))
             fitted.append(EarlierFit(at, episodes_then, tuple(fits)))
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailrank.learning.simulators.counted import REPEATED, counted_states, distinct_observations
+from tailrank.learning.simulators.counted import counted_states, ended_by_place, numbers
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
-from tailrank.learning.simulators.scale import budget_scale
+from tailrank.learning.simulators.pooling import pooled_laws
+from tailrank.learning.simulators.scale import FINER, budget_scale
+from tailrank.planning.kernel.induction import kept_steps
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
 
 ALTERNATIVES: tuple[dict[str, object], ...] = (
@@ -36,6 +38,8 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
+MOST_VALUES = 10_000_000
+"""Of the tables of a plan for counted states, where rewards share a unit."""
 LLOYD, ROUNDS = 2, 8
 """Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
 
@@ -43,8 +47,9 @@ LLOYD, ROUNDS = 2, 8
 @dataclass(frozen=True)
 class KernelModel:
     """representatives [M, k] in the metric, rows of outcomes, visits [M, A] (transitions from there), nearby
-    [M, A] (from the same of a fixed number of regions), start
-    [M] (how likely each is at first); choice and score say how it was made.
+    [M, A] (from the same of a fixed number of regions; of counts: what each law rests on), start [M] (how likely each
+    is at first); choice and score say how it was made. prior: transitions that what the actions of a counted state
+    have in common counts as (`pooling`).
     """
 
     metric: Metric
@@ -57,17 +62,50 @@ class KernelModel:
     start: np.ndarray
     choice: KernelChoice
     score: float
+    prior: float = 0.0
+
+    @property
+    def counted(self) -> bool:
+        """Whether every observation is its own representative."""
+        return self.neighbours == 1
+
+    def drawn(self, rng: np.random.Generator) -> KernelModel:
+        """A model of counts drawn from those that the counts allow: laws from their Dirichlet posterior."""
+        size = np.diff(self.rows.ptr)
+        pair = np.repeat(np.arange(size.size), size)
+        weight = rng.gamma(self.rows.weight * (self.nearby + self.prior).ravel()[pair]) + 1e-300
+        total = np.bincount(pair, weights=weight, minlength=size.size)
+        return replace(self, rows=replace(self.rows, weight=weight / total[pair]))
+
+    def closed(self) -> KernelModel:
+        """The model in which states that were never left stay there and pay the least reward seen."""
+        rows, A = self.rows, self.visits.shape[1]
+        size = np.diff(rows.ptr)
+        empty = np.repeat(size.reshape(-1, A).sum(axis=1) == 0, A)
+        at = rows.ptr[:-1][empty]
+        added = np.where(empty, 1, size)
+        ptr = np.concatenate([[0], np.cumsum(added)]).astype(np.int64)
+        least = rows.shift.min(initial=0)
+        parts = (rows.after, np.flatnonzero(empty) // A), (rows.shift, least), (rows.weight, 1.0)
+        return replace(self, rows=KernelRows(ptr, *(np.insert(part, at, value) for part, value in parts)))
 
 
 def fit_kernel(
-    played: PlayedEpisodes, n_actions: int, representatives: int, budgets: int, most: int, rng: np.random.Generator
+    played: PlayedEpisodes,
+    n_actions: int,
+    representatives: int,
+    budgets: int,
+    most: int,
+    rng: np.random.Generator,
+    numbered: bool = False,
 ) -> KernelModel:
-    """The model of what was played, with at most so many representatives, budgets and transitions."""
-    data = played.transitions(most, rng)
-    scale = budget_scale(played, budgets)
-    distinct = distinct_observations(np.concatenate([data.features, data.after, played.first]))
-    if len(distinct) <= min(representatives, data.n // REPEATED):
-        return _counted(played, data, distinct, n_actions, representatives, scale, rng)
+    """The model of what was played, with at most so many representatives, budgets and transitions.
+
+    numbered: observations are counted as long as they are few enough, whether they repeat or not.
+    """
+    if (numbered or played.repeats) and len(played.observations) <= representatives:
+        return _counted(played, n_actions, representatives, budgets, rng)
+    scale, data = budget_scale(played, budgets), played.transitions(most, rng)
     choice, score = choose(data, played.horizon, n_actions, rng)
     made = Standard.of(data.features, choice.timed, rng)
     s = made.place(data.features, data.step / played.horizon)
@@ -99,25 +137,29 @@ def fit_kernel(
     )
 
 
-def _counted(
-    played: PlayedEpisodes,
-    data: PlayedTransitions,
-    distinct: np.ndarray,
-    n_actions: int,
-    most: int,
-    scale: BudgetScale,
-    rng: np.random.Generator,
-) -> KernelModel:
-    """The model of counts on the different observations [M, m], of at most `most` states."""
-    states = counted_states(played, data, distinct, most, rng)
+def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator) -> KernelModel:
+    """The model of counts on the different observations, of at most `most` states; all transitions count.
+
+    One terrible episode widens the budgets, and a coarse grid would blur all others: few states can have many budgets.
+    """
+    data = played.transitions(played.steps, rng)
+    data = replace(data, ended=ended_by_place(data, played.horizon))
+    states = counted_states(played, data, most, rng)
     M = len(states.representatives)
-    shift = (data.rewards - scale.origin) / scale.unit
+    scale = budget_scale(
+        played, budgets, finer=max(MOST_VALUES // (M * len(kept_steps(played.horizon)) * budgets), FINER)
+    )
     after = np.where(data.ended, M, states.there)
-    rows = merged(states.here * n_actions + data.actions, after, shift, np.ones(data.n), M, n_actions)
+    outcome = numbers(after, data.rewards)
+    pair = states.here * n_actions + data.actions
+    laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions)
+    one = np.unique(outcome, return_index=True)[1][laws.outcome]
+    shift = (data.rewards[one] - scale.origin) / scale.unit
+    rows = merged(laws.pair, after[one], shift, laws.weight, M, n_actions)
     start = np.bincount(states.first, minlength=M) / played.n
-    visits = _visits(states.here, data.actions, M, n_actions)
-    choice = KernelChoice(1, timed=states.timed)
-    return KernelModel(states.metric, states.representatives, 1, rows, scale, visits, visits, start, choice, np.nan)
+    visits, choice = _visits(states.here, data.actions, M, n_actions), KernelChoice(1, timed=states.timed)
+    about = (visits, laws.mass, start, choice, np.nan, laws.kappa)
+    return KernelModel(states.metric, states.representatives, 1, rows, scale, *about)
 
 
 def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:
@@ -140,8 +182,7 @@ def choose(
 
     A fifth of the episodes is held out.
     """
-    episodes = np.unique(data.episode)
-    held = np.isin(data.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+    held = data.held_out(rng)
     train, test = data.where(~held), data.where(held)
     test = test.where(np.sort(rng.permutation(test.n)[:QUERIES]))
     if train.n < 2 * n_actions or test.n == 0:

@@ -9,49 +9,92 @@ import numpy as np
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed
 
+REPEATED = 5
+"""Observations count as finite where each was seen so often on average."""
+
 
 @dataclass(frozen=True)
 class PlayedTransitions:
-    """T transitions: features and after [T, m] (float32), actions, rewards, step (h), ended and episode [T].
+    """T transitions: `here` and `there` [T] say which of the observations [U, m] (float32) were seen before and after;
+    actions, rewards, step (h), ended and episode [T].
 
     ended: the environment ended the episode there; one that was only cut off after H steps did not end.
     """
 
-    features: np.ndarray
+    observations: np.ndarray
+    here: np.ndarray
+    there: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
-    after: np.ndarray
     step: np.ndarray
     ended: np.ndarray
     episode: np.ndarray
+
+    @property
+    def features(self) -> np.ndarray:
+        """What was seen before, [T, m]."""
+        return self.observations[self.here]
+
+    @property
+    def after(self) -> np.ndarray:
+        """What was seen after, [T, m]."""
+        return self.observations[self.there]
 
     @property
     def n(self) -> int:
         """T."""
         return int(self.actions.size)
 
+    def held_out(self, rng: np.random.Generator) -> np.ndarray:
+        """Which transitions [T] belong to a fifth of the episodes, drawn at random."""
+        episodes = np.unique(self.episode)
+        return np.isin(self.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+
     def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
-        parts = (self.features, self.actions, self.rewards, self.after, self.step, self.ended, self.episode)
-        return PlayedTransitions(*(part[rows] for part in parts))
+        parts = (self.here, self.there, self.actions, self.rewards, self.step, self.ended, self.episode)
+        return PlayedTransitions(self.observations, *(part[rows] for part in parts))
 
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """n episodes with T steps in all: features [T + n, m] (the last observation too), actions and rewards [T],
-    lengths [n]."""
+    """n episodes with T steps in all: observations [U, m], each once where they repeat; seen [T + n] says which of them
+    was seen (the last of an episode too); actions and rewards [T], lengths [n]."""
 
     horizon: int
-    features: np.ndarray
+    observations: np.ndarray
+    seen: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
     lengths: np.ndarray
 
     @classmethod
+    def of(
+        cls, horizon: int, features: np.ndarray, actions: np.ndarray, rewards: np.ndarray, lengths: np.ndarray
+    ) -> PlayedEpisodes:
+        """From features [T + n, m]."""
+        return cls(horizon, *each_once(features.astype(np.float32, copy=False)), actions, rewards, lengths)
+
+    @classmethod
     def none(cls, horizon: int, n_features: int) -> PlayedEpisodes:
         """Before the first."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(horizon, np.zeros((0, n_features), dtype=np.float32), empty, np.zeros(0), empty)
+        return cls(horizon, np.zeros((0, n_features), dtype=np.float32), empty, empty, np.zeros(0), empty)
+
+    @property
+    def features(self) -> np.ndarray:
+        """What was seen at every step and at the end, [T + n, m]."""
+        return self.observations[self.seen]
+
+    @property
+    def n_features(self) -> int:
+        """m."""
+        return int(self.observations.shape[1])
+
+    @property
+    def repeats(self) -> bool:
+        """Whether few different observations repeat."""
+        return len(self.observations) * REPEATED <= self.steps
 
     @property
     def n(self) -> int:
@@ -66,10 +109,11 @@ class PlayedEpisodes:
     @property
     def first(self) -> np.ndarray:
         """Features of the first observations, [n, m]."""
-        return self.features[self._begin]
+        return self.observations[self.seen[self.begin]]
 
     @property
-    def _begin(self) -> np.ndarray:
+    def begin(self) -> np.ndarray:
+        """Where the episodes begin in `seen`, [n]."""
         return np.concatenate([[0], np.cumsum(self.lengths + 1)[:-1]]).astype(np.int64)
 
     def with_played(self, played: Observed) -> PlayedEpisodes:
@@ -77,11 +121,14 @@ class PlayedEpisodes:
         if played.features is None:
             raise InputError("features: were not kept")
         H = self.horizon
-        seen = np.arange(H + 1) <= played.lengths[:, None]
+        here = np.arange(H + 1) <= played.lengths[:, None]
         taken = np.arange(H) < played.lengths[:, None]
+        rows, seen = each_once(played.features[here].astype(np.float32))
+        rows, place = each_once(np.concatenate([self.observations, rows]))
         return PlayedEpisodes(
             H,
-            np.concatenate([self.features, played.features[seen].astype(np.float32)]),
+            rows,
+            place[np.concatenate([self.seen, seen + len(self.observations)])],
             np.concatenate([self.actions, played.actions[taken]]),
             np.concatenate([self.rewards, played.rewards[taken]]),
             np.concatenate([self.lengths, played.lengths]),
@@ -92,7 +139,8 @@ class PlayedEpisodes:
         if n >= self.n:
             return self
         steps = int(self.lengths[:n].sum())
-        parts = self.features[: steps + n], self.actions[:steps], self.rewards[:steps], self.lengths[:n]
+        kept, seen = np.unique(self.seen[: steps + n], return_inverse=True)
+        parts = self.observations[kept], seen.ravel(), self.actions[:steps], self.rewards[:steps], self.lengths[:n]
         return PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
 
     def step_numbers(self) -> np.ndarray:
@@ -120,24 +168,47 @@ class PlayedEpisodes:
         lengths = self.lengths[kept]
         episode = np.repeat(kept, lengths)
         step = np.arange(episode.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        at, begin = self._begin[episode] + step, (np.cumsum(self.lengths) - self.lengths)[episode] + step
+        at, begin = self.begin[episode] + step, (np.cumsum(self.lengths) - self.lengths)[episode] + step
         ended = (step + 1 == self.lengths[episode]) & (step + 1 < self.horizon)
+        here, there = self.seen[at], self.seen[at + 1]
         return PlayedTransitions(
-            self.features[at], self.actions[begin], self.rewards[begin], self.features[at + 1], step, ended, episode
+            self.observations, here, there, self.actions[begin], self.rewards[begin], step, ended, episode
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
-        names = ("features", "actions", "rewards", "lengths")
-        return {f"played.{name}": getattr(self, name) for name in names}
+        return {f"played.{name}": getattr(self, name) for name in KEPT}
 
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> PlayedEpisodes:
         """The episodes in a checkpoint of the same simulator."""
-        features, actions, rewards, lengths = (
-            np.asarray(arrays[f"played.{name}"]) for name in ("features", "actions", "rewards", "lengths")
-        )
-        fits = features.ndim == 2 and features.shape[1] == self.features.shape[1]
-        fits = fits and lengths.ndim == actions.ndim == 1 and rewards.shape == actions.shape
-        if not fits or int(lengths.sum()) != actions.size or len(features) != actions.size + lengths.size:
+        rows, seen, actions, rewards, lengths = (np.asarray(arrays[f"played.{name}"]) for name in KEPT)
+        fits = rows.ndim == 2 and rows.shape[1] == self.n_features
+        fits = fits and seen.ndim == lengths.ndim == actions.ndim == 1 and rewards.shape == actions.shape
+        fits = fits and int(lengths.sum()) == actions.size and seen.size == actions.size + lengths.size
+        if not fits or (seen.size and not 0 <= seen.min() <= seen.max() < len(rows)):
             raise InputError("played: the episodes of the checkpoint do not fit together")
-        return PlayedEpisodes(self.horizon, features, actions, rewards, lengths)
+        return PlayedEpisodes(self.horizon, rows, seen, actions, rewards, lengths)
+
+
+KEPT = ("observations", "seen", "actions", "rewards", "lengths")
+
+
+def each_once(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows [U, m] of features [n, m] in a fixed order, and which of them each row is, [n].
+
+    Where no row repeats they stay in their order.
+    """
+    _, first, which = np.unique(observation_keys(features), return_index=True, return_inverse=True)
+    if first.size == len(features):
+        return features, np.arange(len(features))
+    return features[first], which.ravel()
+
+
+def observation_keys(features: np.ndarray) -> np.ndarray:
+    """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
+    draws = np.random.default_rng(0)
+    keys = np.zeros(len(features), dtype=np.uint64)
+    for j in range(features.shape[1]):
+        mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
+        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+    return keys

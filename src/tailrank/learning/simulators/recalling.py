@@ -39,8 +39,8 @@ def recalled(recall: Recall, played: PlayedEpisodes, n_actions: int) -> PlayedEp
     """The same episodes with x in place of observations."""
     if recall == Recall():
         return played
-    x = _seen(recall, played, n_actions, np.arange(len(played.features)))
-    return PlayedEpisodes(played.horizon, x, played.actions, played.rewards, played.lengths)
+    x = _seen(recall, played, n_actions, np.arange(played.seen.size))
+    return PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
 
 
 def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarray) -> np.ndarray:
@@ -48,9 +48,11 @@ def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarr
     length = played.lengths + 1
     episode = np.repeat(np.arange(played.n), length)[rows]
     step = rows - (np.cumsum(length) - length)[episode]
-    parts = differences([played.features[rows - np.minimum(step, j)] for j in range(recall.observations + 1)])
+    parts = differences(
+        [played.observations[played.seen[rows - np.minimum(step, j)]] for j in range(recall.observations + 1)]
+    )
     if recall.action:
-        before = np.zeros((rows.size, n_actions), dtype=played.features.dtype)
+        before = np.zeros((rows.size, n_actions), dtype=played.observations.dtype)
         later = np.flatnonzero(step > 0)
         before[later, played.actions[rows[later] - episode[later] - 1]] = 1.0
         parts.append(before)
@@ -59,11 +61,10 @@ def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarr
 
 def needed_recall(played: PlayedEpisodes, n_actions: int) -> Recall:
     """What of the past counts."""
-    m, best = played.features.shape[1], Recall()
+    m, best = played.n_features, Recall()
     if played.steps < FEWEST or played.n < 9 or m > WIDEST:
         return best
-    keys = counted.observation_keys(played.features)
-    likelihoods = _by_counts if np.unique(keys).size * counted.REPEATED <= played.steps else _by_neighbours
+    likelihoods = _by_counts if played.repeats else _by_neighbours
     plain, timed = (likelihoods(best, played, n_actions, timed) for timed in (False, True))
     step = float(timed[0].mean()) > float(plain[0].mean())
     now, episode = timed if step else plain
@@ -82,7 +83,7 @@ def _by_counts(recall: Recall, played: PlayedEpisodes, n_actions: int, timed: bo
     """The log-likelihood of held-out transitions [n], and their episodes [n]. timed: the step is known."""
     episode, step = np.repeat(np.arange(played.n), played.lengths), played.step_numbers()
     held, rows = episode % 3 == 2, np.arange(played.steps) + episode
-    seen = counted.numbers(counted.observation_keys(played.features))
+    seen = played.seen
     ended = np.append(np.diff(episode) > 0, True) & (step + 1 < played.horizon)
     outcome = counted.numbers(np.where(ended, -1, seen[rows + 1]), played.rewards)
     pair = counted.numbers(seen[rows], played.actions)
@@ -105,7 +106,8 @@ def _by_neighbours(
     taken = np.concatenate([ask, learn])
     rows = taken + episode[taken]
     ended = np.append(np.diff(episode) > 0, True)[taken] & (played.step_numbers()[taken] + 1 < played.horizon)
-    moved = (played.features[rows + 1] - played.features[rows]).astype(np.float64)
+    features = played.features
+    moved = (features[rows + 1] - features[rows]).astype(np.float64)
     follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
     other = played.actions[ask][:, None] != played.actions[learn]
     x = _seen(recall, played, n_actions, rows).astype(np.float64)
@@ -173,5 +175,5 @@ class RecallingCandidate:
         return replace(data, played=recalled(self.recall, data.played, data.n_actions))
 
     def _seeing(self, found: FittedCandidate, data: FitData) -> FittedCandidate:
-        m = data.played.features.shape[1]
+        m = data.played.n_features
         return found if self.recall == Recall() else FittedRecalling(found, self.recall, m, data.n_actions)

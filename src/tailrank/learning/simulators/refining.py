@@ -90,15 +90,15 @@ class RefiningCandidate:
 
 def planned_actions(policy: Policy, played: PlayedEpisodes) -> np.ndarray:
     """What the policy would do at every step of the last quarter of the episodes, given what they paid."""
-    n = max(played.n // 4, 1)
+    n, features = max(played.n // 4, 1), played.features
     lengths, found = played.lengths[-n:], []
     row, step = np.cumsum(played.lengths + 1)[-n:] - lengths - 1, np.cumsum(played.lengths)[-n:] - lengths
     memory, live = policy.start(n), np.arange(n)
     for h in range(int(lengths.max())):
         live = live[lengths[live] > h]
-        seen, at = played.features[row[live] + h], step[live] + h
+        seen, at = features[row[live] + h], step[live] + h
         found.append(policy.act(h, seen, memory[live]))
-        after = played.features[row[live] + h + 1]
+        after = features[row[live] + h + 1]
         memory[live] = policy.update(h, Moved(seen, played.actions[at], played.rewards[at], after), memory[live])
     return np.concatenate(found)
 

@@ -17,13 +17,13 @@ WIDER = 0.1
 FEW = 50
 """Different rewards for which a shared unit is looked for."""
 FINER = 4
-"""A shared unit may take this many times the budgets that were asked for."""
+"""A shared unit may take this many times the budgets that were asked for, if nobody says more."""
 
 
-def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True) -> BudgetScale:
+def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True, finer: int = FINER) -> BudgetScale:
     """About `budgets` budgets over all returns from a step on that were seen; more where rewards share a fine unit.
 
-    exact: whether such a unit is looked for.
+    exact: whether such a unit is looked for; finer: it may take so many times the budgets.
     """
     values, counts = np.unique(played.rewards, return_counts=True)
     often = int(np.argmax(counts))
@@ -34,7 +34,7 @@ def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True) -> Bu
     spread = (high - low) or max(abs(origin), 1.0)
     low, high = low - WIDER * spread, high + WIDER * spread
     # Where episodes end early, what their end is worth moves by the origin with every step.
-    finest = (high - low) / (FINER * budgets)
+    finest = (high - low) / (finer * budgets)
     shared = _shared_unit(np.append(values - origin, origin), finest) if exact else None
     unit = shared or (high - low) / (budgets - 1)
     first = int(np.floor(low / unit))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import compiled
+from tailrank._system.parallel import over_states
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import MarkovPolicy
 
@@ -28,29 +29,37 @@ def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
     for h in reversed(range(H)):
         ptr, after, prob, _ = mdp.rows(h)
         now = np.empty(S), np.empty(S)
-        backup(
-            mdp.n_actions,
-            ptr,
-            after,
-            prob,
-            mdp.scaled_rewards(h),
-            values[h + 1],
-            most,
-            lack,
-            values[h],
-            *now,
-            actions[h],
-        )
+        rows = (mdp.n_actions, ptr, after, prob, mdp.scaled_rewards(h))
+        arguments = (*rows, values[h + 1], most, lack, values[h], *now, actions[h])
+        over_states(backup, arguments, mdp.rows_of_states(h))
         most, lack = now
     return MarkovPolicy(actions), values
 
 
 @compiled
-def backup(n_actions, ptr, next_state, prob, reward, values_next, most_next, lack_next, values, most, lack, actions):  # type: ignore[no-untyped-def]
-    """One step: values, most, lack and actions [S]: the best mean, the most that can be earned, the first less the
-    second, and the lowest action for which both are the best."""
+def backup(  # type: ignore[no-untyped-def]
+    begin_state,
+    end_state,
+    n_actions,
+    ptr,
+    next_state,
+    prob,
+    reward,
+    values_next,
+    most_next,
+    lack_next,
+    values,
+    most,
+    lack,
+    actions,
+):
+    """One step for states begin_state..end_state-1.
+
+    values, most, lack and actions [S]: the best mean, the most that can be earned, the first less the second, and the
+    lowest action for which both are the best.
+    """
     q, size, short = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
-    for s in range(values.size):
+    for s in range(begin_state, end_state):
         top = -np.inf
         for k in range(ptr[s * n_actions], ptr[(s + 1) * n_actions]):
             if prob[k] > 0.0:

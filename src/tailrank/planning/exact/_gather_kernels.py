@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import frugal, inlined, nested
+from tailrank._system.jit import frugal, nested
 from tailrank.planning._row_kernels import add_rows, sum_rows
 
 LISTED = 1024
 """Outcomes of a pair that are added at a time."""
 
 
-@inlined
+@nested
 def add_far(q, to, n, weight, table, begin, size, shift, slope):
     """q[to + i] += weight * V(shift + i), i < n: the general case, where an outcome runs over an end of its table.
 
@@ -34,14 +34,16 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
 
 
 @frugal
-def padded_places(first, offset, pad, places):
-    """Where padded tables lie, [S, 3]: with (bottom, top, place) in its row, that of s holds the budgets
-    bottom <= c < top, at values[place + c]."""
-    for s in range(first.size):
+def padded_places(begin, end, slot, first, offset, pad, places):
+    """Where the padded tables of states begin..end-1 lie that stand one after the other from values[slot] on, [S, 3].
+
+    With (bottom, top, place) in its row, that of s holds the budgets bottom <= c < top, at values[place + c].
+    """
+    for s in range(begin, end):
         bottom = first[s] - pad
         places[s, 0] = bottom
         places[s, 1] = bottom + offset[s + 1] - offset[s] + 2 * pad
-        places[s, 2] = offset[s] + 2 * pad * s - bottom
+        places[s, 2] = slot + offset[s] - offset[begin] + 2 * pad * (s - begin) - bottom
 
 
 @nested

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, frugal, inlined, prefetch
+from tailrank._system.jit import compiled, frugal, nested, prefetch
 from tailrank.planning._row_kernels import BLOCK, lowest
 from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected
-from tailrank.planning.exact._tie_kernels import tell_apart
+from tailrank.planning.exact._tie_kernels import certain_budgets, tell_apart, tell_certain
 
 
-@inlined
+@nested
 def _prefetch_state(s, n_actions, ptr, next_state, units, first, block, places, v, n):
     """Ask for all that the backup of state s will read of the tables after it, n entries an outcome."""
     for k in range(np.uintp(ptr[s * n_actions]), np.uintp(ptr[(s + 1) * n_actions])):
@@ -24,6 +24,18 @@ def _prefetch_state(s, n_actions, ptr, next_state, units, first, block, places, 
         at = np.uintp(places[t, 2] + min(max(first[s] + block - units[k], places[t, 0]), places[t, 1]))
         for i in range(np.uintp(0), np.uintp(n), np.uintp(8)):
             prefetch(v, at + i)
+
+
+@nested
+def fill_pads(s, block, n, offset, pad, write, table, slope):
+    """Continue the table of state s, whose budgets from `block` on were written (n from `write` on), into its pads."""
+    if block == 0:
+        for i in range(np.uintp(pad)):
+            table[write - np.uintp(pad) + i] = table[write]
+    if offset[s] + block + n == offset[s + 1]:
+        last = write + np.uintp(n - 1)
+        for i in range(np.uintp(pad)):
+            table[last + np.uintp(1) + i] = table[last] + slope * (i + 1)
 
 
 @compiled
@@ -40,7 +52,7 @@ def backup(
     offset,
     pad,
     places,
-    values_next,
+    own_places,
     values,
     actions,
     at_ends,
@@ -48,25 +60,31 @@ def backup(
     ahead,
     gain,
     neutral,
-    means_next,
+    neutral_next,
     means,
+    certain_next,
+    certain,
 ):
     """One step of the induction: values = min_a { -bonus + E V' }, actions = its lowest minimiser.
 
     Unless `means` is empty, minimisers that tie are told apart by the mean, means = max_a { gain + E W' } over them;
-    neutral [S], unless it is empty, has the means at the lowest budgets, where all actions tie.
+    neutral [S], unless it is empty, has the means at the lowest budgets, where all actions tie (neutral_next: of the
+    next step). certain [S], unless it is empty, becomes the largest budget that can be met for certain, given the same
+    of the next step: up to it values are zero.
 
-    ptr [S A + 1], next_state/prob/units [n]: the rows. bonus, gain [S A]. places [S, 3]: see `padded_places`.
+    ptr [S A + 1], next_state/prob/units [n]: the rows. bonus, gain [S A]. places, own_places [S, 3]: where
+    `values` and `means` hold the tables of the next step and those of this one, which are written; see `padded_places`.
     `actions` may be empty (not stored). `at_ends` [S], unless negative, is the action stored at a table's two ends:
     at the first entry every action is as good, at the last only the mean counts, so both are for the risk-neutral
     action. ahead: whether to ask for the tables of the next state early, which pays where they fit in no cache.
     """
     x, best, chosen = np.empty(n_actions * BLOCK), np.empty(2 * BLOCK), np.empty(2 * BLOCK)
     at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
-    listed = np.empty(n_actions, np.int64)
+    listed, sure = np.empty(n_actions, np.int64), np.empty(n_actions, np.int64)
     row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
-    store, track = actions.size > 0, means.size > 0
+    store, track, know = actions.size > 0, means.size > 0, certain_next.size > 0
     mean, bar, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
+    mean_below, chosen_below = np.empty(BLOCK), np.empty(BLOCK)
     widest = 0
     for s in range(begin, end):
         widest = max(widest, offset[s + 1] - offset[s])
@@ -76,7 +94,12 @@ def backup(
             if n <= 0:
                 continue
             if ahead and s + 1 < end:
-                _prefetch_state(s + 1, n_actions, ptr, next_state, units, first, block, places, values_next, n)
+                _prefetch_state(s + 1, n_actions, ptr, next_state, units, first, block, places, values, n)
+            origin, zeros = first[s] + block, np.int64(0)
+            if know:
+                certain[s] = certain_budgets(s, n_actions, ptr, next_state, units, certain_next, sure)
+                zeros = min(max(certain[s] - origin + 1, zeros), n)
+            n -= zeros
             many = (n + 7) // 8 * 8  # whole vectors: what is read and found beyond n is not used
             m = np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
             for a in range(n_actions):
@@ -84,94 +107,122 @@ def backup(
                 if ptr[pair] == ptr[pair + 1]:
                     continue
                 row[m], paid[m], name[m] = m * BLOCK, bonus[pair], a
-                listed[m] = expected(
-                    x,
-                    m * BLOCK,
-                    n,
-                    many,
-                    ptr[pair],
-                    ptr[pair + 1],
-                    first[s] + block,
-                    next_state,
-                    prob,
-                    units,
-                    places,
-                    values_next,
-                    at,
-                    weight,
-                    m * LISTED,
-                    1.0,
-                )
+                if n > 0:
+                    listed[m] = expected(
+                        x,
+                        m * BLOCK,
+                        n,
+                        many,
+                        ptr[pair],
+                        ptr[pair + 1],
+                        origin + zeros,
+                        next_state,
+                        prob,
+                        units,
+                        places,
+                        values,
+                        at,
+                        weight,
+                        m * LISTED,
+                        1.0,
+                    )
                 m += 1
             here = lowest(x, row, paid, name, m, many, tie, best, chosen)
-            write = np.uintp(offset[s] + block + (2 * s + 1) * pad)
+            for r in range(m - 1, -1, -1):
+                for i in range(np.uintp(min(max(sure[r] - origin + 1, 0), zeros))):
+                    chosen_below[i] = name[r]
+            skip = 1 if block == 0 and neutral.size > 0 else 0  # every action ties there
+            write = np.uintp(own_places[s, 2] + origin)
             if track:
-                tell_apart(
-                    x,
-                    row,
-                    paid,
-                    name,
-                    m,
-                    1 if block == 0 and neutral.size > 0 else 0,  # every action ties there
-                    n,
-                    tie,
-                    best,
-                    chosen,
-                    here,
-                    listed,
-                    at,
-                    weight,
-                    gain,
-                    s,
-                    ptr,
-                    first[s] + block,
-                    next_state,
-                    prob,
-                    units,
-                    places,
-                    means_next,
-                    bar,
-                    w,
-                    position,
-                    mean,
-                )
-                if block == 0:
-                    mean[0] = neutral[s] if neutral.size > 0 else mean[0]
-                    for i in range(np.uintp(pad)):
-                        means[write - np.uintp(pad) + i] = mean[0]
+                if n > 0:
+                    tell_apart(
+                        x,
+                        row,
+                        paid,
+                        name,
+                        m,
+                        max(skip - zeros, 0),
+                        n,
+                        tie,
+                        best,
+                        chosen,
+                        here,
+                        listed,
+                        at,
+                        weight,
+                        gain,
+                        s,
+                        ptr,
+                        origin + zeros,
+                        next_state,
+                        prob,
+                        units,
+                        places,
+                        means,
+                        bar,
+                        w,
+                        position,
+                        mean,
+                    )
+                if zeros > 0:
+                    tell_certain(
+                        s,
+                        m,
+                        skip,
+                        zeros,
+                        tie,
+                        name,
+                        sure,
+                        gain,
+                        ptr,
+                        origin,
+                        next_state,
+                        prob,
+                        units,
+                        places,
+                        means,
+                        neutral_next,
+                        at,
+                        weight,
+                        w,
+                        mean_below,
+                        chosen_below,
+                    )
+                for i in range(np.uintp(zeros)):
+                    means[write + i] = mean_below[i]
                 for i in range(np.uintp(n)):
-                    means[write + i] = mean[i]
-                if offset[s] + block + n == offset[s + 1]:
-                    for i in range(pad):
-                        means[write + np.uintp(n + i)] = mean[n - 1]
+                    means[write + np.uintp(zeros) + i] = mean[i]
+                if skip > 0:
+                    means[write] = neutral[s]
+            for i in range(np.uintp(zeros)):
+                values[write + i] = 0.0
             for i in range(np.uintp(n)):
-                values[write + i] = best[here + i]
-            if block == 0:
-                for i in range(np.uintp(pad)):
-                    values[write - np.uintp(pad) + i] = best[here]
-            if offset[s] + block + n == offset[s + 1]:
-                for i in range(pad):
-                    values[write + np.uintp(n + i)] = best[here + np.uintp(n - 1)] + (i + 1)
+                values[write + np.uintp(zeros) + i] = best[here + i]
+            fill_pads(s, block, zeros + n, offset, pad, write, values, 1.0)
+            if track:
+                fill_pads(s, block, zeros + n, offset, pad, write, means, 0.0)
             if store:
                 write = np.uintp(offset[s] + block)
+                for i in range(np.uintp(zeros)):
+                    actions[write + i] = int(chosen_below[i])
                 for i in range(np.uintp(n)):
-                    actions[write + i] = int(chosen[here + i])
+                    actions[write + np.uintp(zeros) + i] = int(chosen[here + i])
                 if at_ends[s] >= 0:
                     if block == 0:
                         actions[offset[s]] = at_ends[s]
-                    if offset[s] + block + n == offset[s + 1]:
+                    if offset[s] + block + zeros + n == offset[s + 1]:
                         actions[offset[s + 1] - 1] = at_ends[s]
 
 
 @frugal
-def mix_tables(share, first, offset, pad, values, lowest, total, slope):
+def mix_tables(share, first, offset, places, values, lowest, total, slope):
     """total[i] += sum over s of share[s] V(s, lowest + i): the tables of all states, mixed by their shares [S].
 
     slope: that of a table above its last entry.
     """
     for s in range(first.size):
         if share[s] > 0.0:
-            begin, size, shift = offset[s] + (2 * s + 1) * pad, offset[s + 1] - offset[s], lowest - first[s]
+            begin, size, shift = places[s, 2] + first[s], offset[s + 1] - offset[s], lowest - first[s]
             add_far(total, 0, total.size, share[s], values, begin, size, shift, slope)
 
 

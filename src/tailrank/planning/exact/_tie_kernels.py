@@ -2,30 +2,35 @@
 
 Where several actions of a state attain the least shortfall at a budget, the one whose mean is largest is taken; the
 means W of the policy so chosen stand in tables beside those of the shortfall. Most budgets have one minimiser: there W
-is one more sum over the outcomes of one action, for whole runs of budgets at a time. Where the shortfall is zero many
-actions tie, and shortfalls grow with the budget, so each action ties on a range that begins at the lowest budget.
+is one more sum over the outcomes of one action, for whole runs of budgets at a time (`tell_apart`). Budgets that can be
+met for certain have the shortfall zero with every action that may go on to meet them, which whole numbers tell; no sum
+over shortfalls is needed there (`tell_certain`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, inlined, nested
+from tailrank._system.jit import compiled, nested
 from tailrank.planning._row_kernels import sum_rows
 from tailrank.planning.exact._gather_kernels import LISTED, expected
 
 
-@inlined
-def _zeros(values, at, n):
-    """How many of values[at : at + n] are zero, where zeros come first."""
-    low, high = 0, n
-    while low < high:
-        half = (low + high) // 2
-        if values[at + half] == 0.0:
-            low = half + 1
-        else:
-            high = half
-    return low
+@nested
+def certain_budgets(s, n_actions, ptr, next_state, units, certain_next, row):
+    """The largest budget that state s can be sure to meet; row [A]: the same if the m-th of its actions is taken."""
+    m, most = 0, np.int64(-(2**60))
+    for a in range(n_actions):
+        begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
+        if begin == end:
+            continue
+        least = np.int64(2**60)
+        for k in range(np.uintp(begin), np.uintp(end)):
+            least = min(least, units[k] + certain_next[next_state[k]])
+        row[m] = least
+        most = max(most, least)
+        m += 1
+    return most
 
 
 @compiled(fastmath=True, no_cpython_wrapper=True, _nrt=False)
@@ -91,7 +96,7 @@ def tell_apart(
     for i in range(np.uintp(n)):
         bar[i] = best[here + i] + tie * abs(best[here + i])
     n_actions = listed.size
-    sure = max(skip, _zeros(best, int(here), n))
+    sure = skip
     if _ties(x, row, paid, m, sure, n, bar) > 0.0:
         sure = n
     for r in range(m):
@@ -133,3 +138,67 @@ def tell_apart(
             if x[u + i] <= bar[i] + b and earned > mean[i] + tie * abs(earned):
                 mean[i] = earned
                 chosen[here + i] = name[r]
+
+
+@nested
+def tell_certain(
+    s,
+    m,
+    skip,
+    zeros,
+    tie,
+    name,
+    sure,
+    gain,
+    ptr,
+    origin,
+    next_state,
+    prob,
+    units,
+    places,
+    means_next,
+    neutral_next,
+    at,
+    weight,
+    w,
+    mean,
+    chosen,
+):
+    """mean and chosen [zeros] at the budgets from `origin` on, all met for certain: of the actions that go on to meet
+    them the one with the best mean, of several the first.
+
+    sure [A]: the largest budget that each of the m actions is sure to meet. neutral_next [S]: the best means of the
+    next step, whatever the budget: they bound what an action can add. The rest: see `tell_apart`.
+    """
+    n_actions, whole = sure.size, np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
+    for i in range(np.uintp(zeros)):
+        mean[i] = -np.inf
+    for r in range(m):
+        high = min(sure[r] - origin + 1, zeros)
+        if high <= skip:
+            continue
+        pair = s * n_actions + int(name[r])
+        begin, end = ptr[pair], ptr[pair + 1]
+        most = gain[pair]
+        for k in range(np.uintp(begin), np.uintp(end)):
+            most += prob[k] * neutral_next[next_state[k]]
+        low, above = skip, high  # means fall with the budget: below `low` they are as large as any of this action
+        while low < above:
+            half = (low + above) // 2
+            if mean[half] >= most:
+                low = half + 1
+            else:
+                above = half
+        if low == high:
+            continue
+        n = high - low
+        many = (n + 7) // 8 * 8
+        start = origin + low
+        expected(
+            w, low, n, many, begin, end, start, next_state, prob, units, places, means_next, at, weight, whole, 0.0
+        )
+        for i in range(np.uintp(low), np.uintp(high)):
+            earned = gain[pair] + w[i]
+            if earned > mean[i] + tie * abs(earned):
+                mean[i] = earned
+                chosen[i] = name[r]

@@ -130,7 +130,7 @@ class InductionRequest:
         """Memory the induction will take."""
         actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
         tables = 16 * self.mdp.n_states * self.mdp.horizon
-        return self.layout.value_bytes * (1 if self.neutral is None else 2) + actions + tables
+        return 8 * self.layout.storage.entries * (1 if self.neutral is None else 2) + actions + tables
 
     def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
         """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
@@ -139,10 +139,12 @@ class InductionRequest:
         """
         result = self.induct(mean_actions, check)
         index, units = result.curve(self.mdp.start)
-        mean = result.means(self.mdp.start) if self.neutral is not None else None
+        mean = result.mean_curve(self.mdp.start) if self.neutral is not None else None
         curve = Curve.of(self.grid, index, units, mean)
         curve = curve if self.most is None else curve.up_to(self.most)
-        return curve, self.policy(result.actions, mean_actions) if self.keep_actions else None
+        actions = result.actions
+        del result  # its tables take the most memory
+        return curve, self.policy(actions, mean_actions) if self.keep_actions else None
 
     def induct(
         self,

@@ -25,6 +25,7 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.limits import unlimited
 from tailrank.planning.exact.means import mean_rewards, origins_left
+from tailrank.planning.exact.storage import Storage, Tables
 
 CACHED = 2**19
 """Entries of tables that may stay in a cache."""
@@ -41,39 +42,12 @@ KEPT_UNITS = 5_000_000
 
 
 @dataclass(frozen=True)
-class Tables:
-    """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s].
-
-    In memory each is padded with `pad` entries of its constant and of its linear tail, so that the outcomes of a pair,
-    shifted by their different rewards, can be added without looking at their ends.
-    """
-
-    first: np.ndarray
-    offset: np.ndarray
-    pad: int = 0
-
-    @property
-    def stored(self) -> int:
-        """Values in memory: every state's table with `pad` more on either side."""
-        return self.size + 2 * self.pad * self.first.size
-
-    @property
-    def size(self) -> int:
-        """Entries in all."""
-        return int(self.offset[-1])
-
-    @property
-    def last(self) -> np.ndarray:
-        """Budget of the last entry of each state, [S]."""
-        return self.first + np.diff(self.offset) - 1
-
-
-@dataclass(frozen=True)
 class Layout:
-    """Which budgets matter at which step and state: tables [H + 1], and the work they stand for."""
+    """Which budgets matter at which step and state: tables [H + 1], the work they stand for, and where they lie."""
 
     tables: tuple[Tables, ...]
     products: float
+    storage: Storage
 
     @property
     def begins(self) -> np.ndarray:
@@ -87,7 +61,7 @@ class Layout:
 
     @property
     def value_bytes(self) -> int:
-        """Memory for the values of two neighbouring steps."""
+        """Memory for the values of two neighbouring steps, if none takes the place of another."""
         return 8 * max(a.stored + b.stored for a, b in zip(self.tables, self.tables[1:], strict=False))
 
 
@@ -95,14 +69,21 @@ class Layout:
 class Induction:
     """Result of the induction: the first step's values, and the actions of all tables in order, if kept.
 
-    start_means: the largest mean of what is earned (above the grid's origin, in reward units) among the policies that
-    attain the values; empty if it was not asked for.
+    values, means: memory in which the tables of the first step lie at `places` [S, 3] (see `padded_places`); a mean is
+    the largest of what is earned (above the grid's origin, in reward units) among the policies that attain the value,
+    and `means` is empty if it was not asked for.
     """
 
     layout: Layout
-    start_values: np.ndarray
+    values: np.ndarray
     actions: np.ndarray
-    start_means: np.ndarray
+    means: np.ndarray
+    places: np.ndarray
+
+    def start_tables(self, states: np.ndarray, n: int) -> np.ndarray:
+        """The first n values of some states at the first step, [states, n]."""
+        begin = self.places[states, 2] + self.layout.tables[0].first[states]
+        return np.asarray(self.values[begin[:, None] + np.arange(n)])
 
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
@@ -112,18 +93,18 @@ class Induction:
         """
         spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
         budgets = np.concatenate([np.arange(low, high + 1) for low, high in spans])
-        return budgets, np.concatenate([self._mixed(start, self.start_values, *span, slope=1.0) for span in spans])
+        return budgets, np.concatenate([self._mixed(start, self.values, *span, slope=1.0) for span in spans])
 
-    def means(self, start: np.ndarray) -> np.ndarray:
-        """The best mean of a policy that attains the curve, at each of its budgets, [C]; see `start_means`."""
+    def mean_curve(self, start: np.ndarray) -> np.ndarray:
+        """The best mean of a policy that attains the curve, at each of its budgets, [C]."""
         spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
-        return np.concatenate([self._mixed(start, self.start_means, *span, slope=0.0) for span in spans])
+        return np.concatenate([self._mixed(start, self.means, *span, slope=0.0) for span in spans])
 
     def _mixed(self, start: np.ndarray, values: np.ndarray, low: int, high: int, *, slope: float) -> np.ndarray:
         from tailrank.planning.exact import _kernels
 
         tables, total = self.layout.tables[0], np.zeros(high - low + 1)
-        _kernels.mix_tables(start, tables.first, tables.offset, tables.pad, values, low, total, slope)
+        _kernels.mix_tables(start, tables.first, tables.offset, self.places, values, low, total, slope)
         return total
 
 
@@ -200,7 +181,8 @@ def layout(
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
     most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
     padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]
-    return Layout((*reversed(padded), tables[0]), products)
+    tables = [*reversed(padded), tables[0]]
+    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))
 
 
 def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
@@ -229,7 +211,7 @@ def induct(
     final: np.ndarray | None = None,
     check: Callable[[], None] = unlimited,
 ) -> Induction:
-    """Run the induction on a layout; `check` is called before every step.
+    """Run the induction on a layout; `check` is called before every step, or more often.
 
     at_ends [H, S]: the risk-neutral actions, stored at both ends of each table (none: the lowest minimiser).
     bonus [H, S, A]: exploration bonus in units, subtracted from the values.
@@ -241,26 +223,38 @@ def induct(
     from tailrank.planning._row_kernels import BLOCK
     from tailrank.planning.exact import _gather_kernels, _kernels
 
-    tables = plan.tables
+    tables, storage, cuts = plan.tables, plan.storage, plan.storage.cuts
     step_units = units_of_steps(mdp, grid)
-    values = np.zeros(tables[-1].stored + BLOCK)  # kernels read whole vectors, past the last table
-    if final is not None:
-        values[: final.size] = final
-    buffers = [np.empty(max((t.stored for t in tables[parity:-1:2]), default=0) + BLOCK) for parity in (0, 1)]
-    means = np.zeros(0 if neutral is None else values.size)
-    mean_buffers = [np.empty(0 if neutral is None else b.size) for b in buffers]
-    above = neutral if neutral is None or not neutral.size else neutral - origins_left(grid)[:, None]
+    values = np.empty(storage.entries + BLOCK)  # kernels read whole vectors, past the last table
+    means = np.empty(0 if neutral is None else values.size)
+    left = origins_left(grid)
+    # What can be met for certain, where many actions tie: a bonus or other final values may be of any sign.
+    known = neutral is not None and neutral.size > 0 and final is None and bonus is None
+    certain = tables[-1].first if known else np.empty(0, np.int64)
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
-    places = np.empty((mdp.n_states, 3), np.int64)
+    places, places_next = np.empty((mdp.n_states, 3), np.int64), np.empty((mdp.n_states, 3), np.int64)
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
+    free = list(range(storage.slots))
+
+    def place(t: Tables, chunk: int) -> int:
+        """Give a chunk of tables a free slot; which it is."""
+        begin, end, slot = cuts[chunk], cuts[chunk + 1], free.pop()
+        _gather_kernels.padded_places(begin, end, slot * storage.slot, t.first, t.offset, t.pad, places)
+        return slot
+
+    slots = [place(tables[-1], chunk) for chunk in range(cuts.size - 1)]
+    for chunk, slot in enumerate(slots):
+        begin, end = tables[-1].offset[cuts[chunk]], tables[-1].offset[cuts[chunk + 1]]
+        at = slice(slot * storage.slot, slot * storage.slot + end - begin)
+        values[at] = 0.0 if final is None else final[begin:end]
+        means[at] = 0.0
     for h in reversed(range(len(tables) - 1)):
-        check()
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
-        _gather_kernels.padded_places(after.first, after.offset, after.pad, places)
-        result = buffers[h % 2]
+        places, places_next = places_next, places
         actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
+        certain_next, certain = certain, np.full(certain.size, -(2**60))
         arguments = (
             mdp.n_actions,
             ptr,
@@ -271,22 +265,27 @@ def induct(
             here.first,
             here.offset,
             here.pad,
+            places_next,
             places,
             values,
-            result,
             actions,
             no_action if at_ends is None else at_ends[h],
             TIE,
             after.stored > CACHED,
-            no_bonus if above is None else mean_rewards(mdp, grid, h),
-            no_bonus if above is None else (above[h] if above.size else above),
+            no_bonus if neutral is None else mean_rewards(mdp, grid, h),
+            *(no_bonus if neutral is None else (neutral[i] - left[i] if neutral.size else neutral) for i in (h, h + 1)),
             means,
-            mean_buffers[h % 2],
+            certain_next,
+            certain,
         )
         work = mdp.rows_of_states(h) * np.diff(here.offset)
-        over_states(_kernels.backup, arguments, work)
-        values, means = result, mean_buffers[h % 2]
-    return Induction(plan, values, kept, means)
+        slots_next, slots = slots, []
+        for chunk, done in enumerate(storage.released[h if mdp.n_blocks > 1 else 0]):
+            check()
+            slots.append(place(here, chunk))
+            over_states(_kernels.backup, arguments, work[cuts[chunk] : cuts[chunk + 1]], first=int(cuts[chunk]))
+            free.extend(slots_next[i] for i in done)
+    return Induction(plan, values, kept, means, places)
 
 
 def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:

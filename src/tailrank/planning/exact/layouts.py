@@ -7,6 +7,7 @@ import numpy as np
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.induction import Layout, tables_of, units_of_steps
+from tailrank.planning.exact.storage import Storage
 
 _FAR = 2**60
 
@@ -28,4 +29,4 @@ def whole_layout(mdp: FiniteMDP, grid: BudgetGrid, first: int, last: int) -> Lay
         _kernels.push_range(mdp.n_actions, ptr, next_state, prob, step_units(h), low, high, *after)
         low, high = after
         tables.append(tables_of(np.where(low <= high, low, 0), high, low <= high))
-    return Layout(tuple(tables), products)
+    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))

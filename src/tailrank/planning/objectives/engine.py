@@ -142,8 +142,8 @@ class GridEngine(MarkovEngine):
         job = InductionRequest(mdp, self.grid, layout, keep_actions=True, neutral=np.empty(0))
         require_memory(job, self.limits.bytes)
         found = job.induct(None, self.check, final=final)
-        share, n = mdp.start[mdp.start > 0], end - begin + 1
-        values = -(share @ found.start_values[: share.size * n].reshape(share.size, n))
+        states = np.flatnonzero(mdp.start > 0)
+        values = -(mdp.start[states] @ found.start_tables(states, end - begin + 1))
         index = np.arange(begin, end + 1)
         budgets = np.asarray(self.grid.value(index)) + self.lift + shift
         return ValueTable(
@@ -167,7 +167,7 @@ class GridEngine(MarkovEngine):
         require_memory(job, self.limits.bytes)
         found = job.induct(mean_actions, self.check, bonus=self._bonus(weight))
         index, units = found.curve(mdp.start)
-        means = found.means(mdp.start)
+        means = found.mean_curve(mdp.start)
         unit = float(self.grid.unit)
         shortfall = np.maximum(units * unit + weight * means, 0.0) if weight else units * unit
         budgets = np.asarray(self.grid.value(index)) + self.lift

@@ -50,6 +50,14 @@ class Goal(Protocol):
         """The objective at least, from every budget index, [n]."""
         ...
 
+    def shifts(self, model: RecordedModel) -> tuple[int, ...]:
+        """By how many units less than its own a plan may be judged, 0 first."""
+        ...
+
+    def shifted(self, actions: Masks, by: int) -> Masks:
+        """The tables of a plan as a judge sees them whose budgets are `by` units less than those of the plan."""
+        ...
+
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """What no policy exceeds."""
         ...
@@ -69,7 +77,11 @@ class Goal(Protocol):
 
 @dataclass(frozen=True)
 class TailGoal:
-    """CVaR_tau = max_b { b - E (b - R)^+ / tau }."""
+    """CVaR_tau = max_b { b - E (b - R)^+ / tau }.
+
+    So every b bounds the CVaR of a plan, not only the budget that it begins with. The worst laws make a smaller b best:
+    a judge begins with `by` units less than the plan, and both stay as far apart, because both pay the same rewards.
+    """
 
     tau: float
 
@@ -94,6 +106,14 @@ class TailGoal:
         """b - V(b) / tau in reward units."""
         short = induction.shortfall_of(tables)
         return np.asarray(model.grid.value(np.arange(short.size)) - float(model.grid.unit) * short / self.tau)
+
+    def shifts(self, model: RecordedModel) -> tuple[int, ...]:
+        """0, 1, 2, 4, .. up to the largest budget."""
+        return 0, *(2**i for i in range(int(model.widths[0]).bit_length()))
+
+    def shifted(self, actions: Masks, by: int) -> Masks:
+        """Column b of a judge is column b + by of the plan; the last one holds for all that are larger."""
+        return tuple(table[:, np.minimum(np.arange(table.shape[1]) + by, table.shape[1] - 1)] for table in actions)
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """By the least shortfall."""
@@ -143,6 +163,14 @@ class WorthGoal:
     def values(self, model: RecordedModel, tables: SavedTables) -> np.ndarray:
         """The objective from each start."""
         return np.asarray(self.close(model.grid.value(np.arange(tables.curve.size)), tables.curve))
+
+    def shifts(self, model: RecordedModel) -> tuple[int, ...]:
+        """Plans are judged by their own budgets: the tables hold no others."""
+        return (0,)
+
+    def shifted(self, actions: Masks, by: int) -> Masks:
+        """As it is."""
+        return actions
 
     def upper(self, model: RecordedModel, allowed: Masks, watch: Watch | None = None) -> float:
         """The largest over starts; between two budgets of the grid it is higher by no more than the bend allows."""

@@ -7,7 +7,7 @@ worth Z_h units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -65,6 +65,12 @@ class RecordedModel:
     def horizon(self) -> int:
         """H."""
         return len(self.steps)
+
+    def doubted(self, factor: float) -> RecordedModel:
+        """The same shares with `factor` times the radii."""
+        steps = {id(step): replace(step, radius=step.radius * factor) for step in self.steps}
+        start = replace(self.start, radius=self.start.radius * factor)
+        return replace(self, steps=tuple(steps[id(step)] for step in self.steps), start=start)
 
     @property
     def entries(self) -> int:
