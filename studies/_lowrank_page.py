@@ -47,8 +47,8 @@ TITLES = {
     "views": (
         "The block lock where one observation does not tell the latent",
         "CVaR* is here that of a player who knows all but the latent (`best_seen` in the study, 400,000 episodes):\n"
-        "which good latent comes next is a coin, so no filter of the past can do better. At noise .3 that is about .20, at\n"
-        "noise .2 about .79. Target: 95%.",
+        "which good latent comes next is a coin, so no filter of the past can do better. That is\n"
+        "about .20 at noise .3 and .79 at noise .2. Target: 95%.",
     ),
 }
 
