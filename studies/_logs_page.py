@@ -169,7 +169,7 @@ def _gaps(rows: list[dict], sizes: tuple[int, ...]) -> str:
             slope = f"{slope_:.2f} ({np.sqrt(covariance[0, 0]):.2f})"
         elif len(some) == 2:
             slope = f"{np.polyfit(*some.T, 1)[0]:.2f}"
-        text += _line(name, *(f"{found[n]:.3f}" if n in found else "-" for n in sizes), slope)
+        text += _line(name, *(f"{max(found[n], 0.0):.3f}" if n in found else "-" for n in sizes), slope)
     return text
 
 
