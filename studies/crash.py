@@ -2,8 +2,8 @@
 
     python studies/crash.py [PART...]        such as files, or signals/ela; all if none is given
 
-Writes studies/results/crash.json. The checks are those of the tests (tests/runs/: test_crashes, test_chaos,
-test_sweep_backends), at all places instead of some:
+Writes studies/results/crash.json and the table of docs/reliability.md (`page`: only that). The checks are those of the
+tests (tests/runs/: test_crashes, test_chaos, test_sweep_backends), at all places instead of some:
 
     files         every change of a file by runs, a sweep and learn-logs, with the kinds of faults of tests/faults.py
     signals       real processes, sent a signal at a random moment, resumed until they finish
@@ -17,6 +17,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -206,9 +207,41 @@ def commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+GROUPS = {
+    "runs of {n} algorithms, at changes of files": ("files", lambda name: name not in ("sweep", "logs")),
+    "a sweep of two runs, at every change of a file": ("files", lambda name: name == "sweep"),
+    "a plan from records (`learn-logs`), at every change of a file": ("files", lambda name: name == "logs"),
+    "processes of {n} algorithms, by signals at random moments ({kills} of them SIGKILL)": ("signals", bool),
+    "sweeps in processes and on Dask, by killing a worker": ("workers", bool),
+    "environments of {n} algorithms, in {ways} ways at random calls": ("environments", bool),
+}
+"""Rows of the page: what is said, and which parts they add up."""
+
+
+def page() -> None:
+    """Write the table of docs/reliability.md from the results."""
+    found = json.loads(PATH.read_text())
+    lines = ["| what was disturbed | how often | went wrong | commit |", "| --- | ---: | ---: | --- |"]
+    for said, (group, belongs) in GROUPS.items():
+        mine = [v for k, v in found.items() if k.split("/")[0] == group and belongs(k.split("/")[1])]
+        tried = sum((Counter(part["tried"]) for part in mine), Counter())
+        often = tried.total() - tried["finished runs"]
+        commits = sorted({part.get("commit", "earlier") for part in mine})
+        said = said.format(n=len(mine), kills=tried["SIGKILL"], ways=len(tried))
+        wrong = sum(len(part["wrong"]) for part in mine)
+        lines.append(f"| {said} | {often:,} | {wrong} | {', '.join(commits)} |")
+    path = ROOT / "docs" / "reliability.md"
+    mark = re.compile(r"(<!-- crash -->\n).*?(\n<!-- end -->)", re.S)
+    path.write_text(
+        mark.sub(lambda m: m[1] + "\n".join(lines) + m[2], path.read_text(encoding="utf-8")), encoding="utf-8"
+    )
+
+
 def main() -> None:
     """The parts that are named, all if none is."""
     wanted = [part for part in PARTS if len(sys.argv) == 1 or {part, part.split("/")[0]} & set(sys.argv[1:])]
+    if "page" in sys.argv[1:]:
+        page()
     for part in wanted:
         began = time.process_time() + sum(os.times()[2:4])
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where nobody waits for a disk
@@ -218,6 +251,7 @@ def main() -> None:
         found = json.loads(PATH.read_text()) if PATH.exists() else {}
         found[part] = tally.about() | {"cpu_seconds": round(seconds), "commit": commit()}
         PATH.write_text(json.dumps({name: found[name] for name in PARTS if name in found}, indent=1) + "\n")
+        page()
         print(f"{part}: {tally.tried.total()} tried, {len(tally.wrong)} wrong, {seconds:.0f} s", flush=True)
         for line in tally.wrong[:5]:
             print(f"  {line}")

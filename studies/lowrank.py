@@ -74,7 +74,7 @@ GROUPS = {
     "alone": [rich(*x) | {"alone": True} for x in LOCKS],
     "learned": [{"env": "continuous-lowrank", "tau": tau, "marks": [1000, 4000]} for tau in TAUS],
     "dimension": [rich(10, 10, 2000, dimension=m) for m in (16, 512)],
-    "views": [rich(10, 10, 0, noise=x) | {"tau": 0.1, "marks": [1000, 3000]} for x in (0.3, 0.2)],
+    "views": [rich(10, 10, 0, noise=x) | {"tau": 0.1, "marks": [400, 1000]} for x in (0.3, 0.2)],
 }
 
 

@@ -34,6 +34,10 @@ from tailrank.risk.measures import (
 from tailrank.risk.measures.base import Measure
 
 MOST_POLICIES = 60
+RARE = 1e-100
+"""Probabilities below this may have products that no float holds: then a law lacks an outcome that can happen."""
+REFUSED = {"too far from zero for a grid": "returns differ too little", "no grid fits in the memory": "the limit is"}
+"""Why a plan may be refused, and how that is told."""
 
 
 def random_measure(rng: np.random.Generator, values: np.ndarray) -> Measure:
@@ -67,30 +71,40 @@ def few_policies(rng: np.random.Generator, kind: str) -> Tiny:
             return m
 
 
+def moved(law: ReturnLaw, size: float) -> ReturnLaw:
+    """The law with all returns larger by a rounding error of this size: a sum of rewards has one, and a target or a
+    steep utility sees it. All measures grow with the returns."""
+    return ReturnLaw(law.values + 8.0 * np.finfo(np.float64).eps * size, law.probs)
+
+
 def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
     """How far the plan for a random objective is from what it must be, in units of what is allowed."""
     m = few_policies(rng, kind)
     laws = [ReturnLaw.of(*map(np.array, zip(*law, strict=True))) for law in return_laws(m)]
     values = np.unique(np.concatenate([law.values for law in laws]))
     measure = random_measure(rng, values)
-    best = max(measure.of_law(law) for law in laws)
+    if isinstance(measure, WorstCase) and min(row[4] for row in m.rows) < RARE:
+        return {"worst: not compared, a path is too rare for floats": 0.0}
+    size = max(float(np.abs(values).max()), *(abs(row[5]) for row in m.rows))  # rewards may cancel
+    least, most = (max(measure.of_law(moved(law, side * size)) for law in laws) for side in (-1, 1))
     mdp = FiniteMDP.from_rows(**m.columns())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
         try:
             plan = tailrank.solve(mdp, 0.3, objective=measure, memory="20MB", seconds=0.3)
         except InputError as error:
-            if measure.name in ("utility", "target") and "returns differ too little" in str(error):
-                return {f"{measure.name}: refused, too far from zero for a grid": 0.0}
+            for why, said in REFUSED.items():
+                if said in str(error):
+                    return {f"{measure.name}: refused, {why}": 0.0}
             raise
     own = measure.of_law(return_law(plan.policy, mdp).law)
-    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + float(np.abs(values).max())
+    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + size
     small = 1e-8 * scale
     found = {
-        f"{measure.name}: lower bound": max(plan.lower - best, 0.0) / small,
-        f"{measure.name}: upper bound": max(best - plan.upper, 0.0) / small,
+        f"{measure.name}: lower bound": max(plan.lower - most, 0.0) / small,
+        f"{measure.name}: upper bound": max(least - plan.upper, 0.0) / small,
         f"{measure.name}: claim of the policy": max(plan.value - own, 0.0) / small,
     }
     if plan.status == "exact":
-        found[f"{measure.name}: exact optimum"] = abs(plan.value - best) / small
+        found[f"{measure.name}: exact optimum"] = max(plan.value - most, least - plan.value, 0.0) / small
     return found

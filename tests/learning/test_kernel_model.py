@@ -12,6 +12,7 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.counted import ended_by_place, steps_matter
 from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
@@ -21,6 +22,7 @@ from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, cr
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import interpolation
+from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import storage
 
 
@@ -126,8 +128,6 @@ def test_outcomes_are_moved_to_the_state(move, labels):
 
 def test_finite_observations_become_counts():
     env, streams = Lock(horizon=3, n_actions=3), Streams(3)
-    from tailrank.policies.tables import UniformPolicy
-
     played = PlayedEpisodes.none(3, 4).with_played(
         play_simulator(UniformPolicy(3, 3, streams.planner(0)), env, streams.train_seeds(0, 300), keep_features=True)
     )
@@ -264,3 +264,39 @@ def test_where_tails_are_the_same_the_mean_decides():
     policy = learner().policy(state, Gift(), Streams(0))
     assert policy.act(0, np.zeros((3, 1)), policy.start(3)).tolist() == [1, 1, 1]
     assert policy.act(3, np.zeros((3, 1)), np.array([-1.0, 0.0, 0.5])).tolist() == [1, 1, 1]
+
+
+class Toll(Simulated):
+    """A place in [0, 1]; action 0 pays 1 less a toll of 10 one time in twelve, action 1 nothing, wherever it is."""
+
+    horizon, n_actions, n_features = 1, 2, 1
+
+    def _begin(self, rng):
+        return rng.uniform()
+
+    def _see(self, h, latent, rng):
+        return np.array([latent])
+
+    def _move(self, h, latent, action, rng):
+        return (1.0 - 10.0 * (rng.random() < 1 / 12) if action == 0 else 0.0), latent, True
+
+
+def test_the_tail_needs_more_neighbours():
+    """The toll is as likely everywhere; with more neighbours the places differ less by luck."""
+    env, streams = Toll(), Streams(5)
+    batch = play_simulator(
+        UniformPolicy(2, 1, streams.planner(0)), env, streams.train_seeds(0, 1500), keep_features=True
+    )
+    played = PlayedEpisodes.none(1, 1).with_played(batch)
+    fitted, mean = (KernelCandidate().fit(FitData(played, 2, tau), np.random.default_rng(0)) for tau in (0.1, 1.0))
+    assert [output.name for output in fitted.outputs()][2:] == ["kernel, more neighbours"]
+    assert fitted.model.wide is not None
+    assert mean.model.wide is None
+
+    def paid(rows):
+        """How likely the toll is at each place."""
+        return np.add.reduceat(rows.weight * (rows.shift == rows.shift.min()), rows.ptr[:-1])[::2]
+
+    narrow, wide = paid(fitted.model.rows), paid(fitted.model.wide)
+    assert wide.mean() == pytest.approx(1 / 12, abs=0.02)
+    assert wide.std() < 0.8 * narrow.std()

@@ -2,10 +2,8 @@
 
 The block decoder (`observed/ela.py`) is the simpler model. Both explain the same held-out episodes, in the same units
 (log P(x', r | x, a) / P(x'), normalised on the observed next states). The low-rank model takes over when it wins by
-more than two standard errors, and stays as long as it leads. A transition counts for at most one nat: a few outcomes
-that a young decoder thinks impossible would otherwise decide, and make the error too large to see anything else. The
-comparison is made after the pilot and whenever the data has grown by half; a quick fit is compared first, and what it
-says is enough unless it wins.
+more than two standard errors (`leads.py`), and stays as long as it leads. The comparison is made after the pilot and
+whenever the data has grown by half; a quick fit is compared first, and what it says is enough unless it wins.
 Where the block decoder is in charge every iteration is that of `ObservedELA`.
 """
 
@@ -27,6 +25,7 @@ from tailrank.learning.decoding.settings import CHOSEN
 from tailrank.learning.lowrank.collection import rolled_in
 from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gains import gains
+from tailrank.learning.lowrank.leads import lead_of
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
@@ -46,17 +45,13 @@ REFIT = 1.5
 CLEAR = 2.0
 """Standard errors by which the low-rank model must win. It stays in charge as long as it leads at all; the simpler
 model is taken unless beaten."""
-DECIDING = 1.0
-"""What a transition counts for at most where models are compared, in nats. On development seeds the lead of the quick
-candidate was at most .5 standard errors in 25 comparisons on rich locks (1.2 without the limit), and on the low-rank
-lock (H = 4, A = 3, three seeds) 3.7, 3.1 and 2.5 after about 200 episodes (2.1, 1.9 and 1.4 without)."""
 LEAST = 40
 """Episodes below which models are not compared: a fifth is held out, and the error of so few is itself not known."""
 HOPEFUL = 1.0
 """Standard errors by which a quick candidate (`LowRankOracle.candidate`) must win to be worth a search for the best
 settings. Where both were made (a rich and a low-rank lock, 11 comparisons), the search added -.1 to 3.3 to the lead."""
-LOST = 2
-"""A model that lost so clearly is compared again as if there had been this many times as many episodes."""
+LOST, WAITS = 5.0, 2
+"""A model that lost by so many standard errors is compared again as if there had been so many times the episodes."""
 SHARE, SEEKING = 0.1, 0.02
 """Episodes between two plans of a low-rank model, as a share of all so far; and while the tail earns nothing."""
 NOTHING = 0.1
@@ -271,20 +266,16 @@ class LowRankELA(ObservedELA, LowRankSettings):
 
     def _kept(self, block: ObservedState, lead: float) -> LowRankState:
         """The block model stays in charge; by how many standard errors the other one won says when to look again."""
-        return LowRankState(block, block.policy, compared=block.replay.n * (1 if lead > -CLEAR else LOST))
+        return LowRankState(block, block.policy, compared=block.replay.n * (1 if lead > -LOST else WAITS))
 
     def _lead(self, block: ObservedState, fit: LowRankFit, n_actions: int) -> float:
-        """By how many standard errors the low-rank model explains held-out transitions better than the block one.
-
-        A transition counts for at most `DECIDING`.
-        """
+        """By how many standard errors the low-rank model explains held-out transitions better than the block one."""
         replay, shared = block.replay, self.oracle.shared
         held = np.flatnonzero(np.arange(replay.n) % HELD == 0)
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
-        gain = np.clip(new[keep] - old, -DECIDING, DECIDING)
-        return float(gain.mean() / max(float(gain.std()) / np.sqrt(gain.size), 1e-12))
+        return lead_of(new[keep] - old)
 
     def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)

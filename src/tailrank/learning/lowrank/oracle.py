@@ -24,6 +24,7 @@ from tailrank.learning.lowrank import network
 from tailrank.learning.lowrank.data import OutcomeData, log_psi_of
 from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gaussians import responsibilities
+from tailrank.learning.lowrank.leads import lead_of
 from tailrank.learning.lowrank.psi import FAMILIES, Psi
 from tailrank.learning.lowrank.settings import PHIS, PSIS
 from tailrank.learning.lowrank.transitions import HELD
@@ -316,5 +317,4 @@ def _with_phi(kind: str, setting: Setting) -> list[Setting]:
 
 def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:
     """Whether the new scores are higher; by more than two standard errors if the new model has heads for every step."""
-    gain = new - old
-    return bool(gain.mean() > (2.0 * float(gain.std()) / np.sqrt(gain.size) if steps else 0.0))
+    return lead_of(new - old) > 2.0 if steps else bool(new.mean() > old.mean())

@@ -20,6 +20,8 @@ from tailrank.policies.tables import Policy
 
 SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
+WIDE = 0.1
+"""The share of the plan with enough neighbours for the tail."""
 
 
 DRAWN = 3
@@ -73,6 +75,7 @@ class FittedKernel:
         fits = [replace(self, model=model.drawn(rng)) for _ in range(DRAWN)] if chance else [self]
         curious = [CuriousPolicy(fit.plan(optimistic=True)[0], model.nearby) for fit in fits]
         plans: list[Policy] = [self._plain[0], *curious, *(curious if counted and not chance else [])]
+        plans += [] if self._wide is None else [self._wide[0]]
         strange = self._unseen if counted else None
         return ExploringPolicy(tuple(plans), model.visits.shape[1], self.returns, self.epsilon, rng, strange)
 
@@ -93,7 +96,14 @@ class FittedKernel:
     @cached_property
     def _outputs(self) -> tuple[CandidateOutput, ...]:
         plans = [self._plain if share == 0.0 else self.plan(share) for share in SHARES]
-        return tuple(CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True))
+        found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True)]
+        return (*found, *([] if self._wide is None else [CandidateOutput("kernel, more neighbours", *self._wide)]))
+
+    @cached_property
+    def _wide(self) -> tuple[KernelPolicy, float] | None:
+        """The plan with enough neighbours for the tail, where these are more than predict best."""
+        wide = self.model.wide
+        return None if wide is None else replace(self, model=replace(self.model, rows=wide)).plan(WIDE)
 
     @cached_property
     def _plain(self) -> tuple[KernelPolicy, float]:
@@ -143,9 +153,8 @@ class KernelCandidate(Checked):
         """The model of what was played, whatever was fitted before."""
         played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
-            model = fit_kernel(
-                played, data.n_actions, self.representatives, self.budgets, self.transitions, rng, data.numbered
-            )
+            most = (self.representatives, self.budgets, self.transitions)
+            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered, data.tau)
         return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:

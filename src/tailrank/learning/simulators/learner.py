@@ -188,10 +188,11 @@ class CandidatesLearner(SimulatorLearner):
         return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
 
     def _imagined(self, state: CandidatesState, env: Simulator, streams: Streams) -> np.ndarray:
-        """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, and needs data
-        of every action."""
+        """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, needs data of
+        every action, and draws trees through observations that repeat, which counts know better."""
         policies = [output.policy for output in all_outputs(state)]
-        if self._recalled(env, state.played) != Recall() or getattr(env, "grid", None) is not None:
+        known = state.played.repeats or self._recalled(env, state.played) != Recall()
+        if known or getattr(env, "grid", None) is not None:
             return np.zeros((len(policies), 0))
         return imagined_returns(state.played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
 

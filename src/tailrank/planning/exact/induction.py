@@ -227,7 +227,7 @@ def induct(
     step_units = units_of_steps(mdp, grid)
     values = np.empty(storage.entries + BLOCK)  # kernels read whole vectors, past the last table
     means = np.empty(0 if neutral is None else values.size)
-    left = origins_left(grid)
+    left = origins_left(grid) if neutral is not None and neutral.size else np.empty(0)
     # What can be met for certain, where many actions tie: a bonus or other final values may be of any sign.
     known = neutral is not None and neutral.size > 0 and final is None and bonus is None
     certain = tables[-1].first if known else np.empty(0, np.int64)
@@ -273,7 +273,7 @@ def induct(
             TIE,
             after.stored > CACHED,
             no_bonus if neutral is None else mean_rewards(mdp, grid, h),
-            *(no_bonus if neutral is None else (neutral[i] - left[i] if neutral.size else neutral) for i in (h, h + 1)),
+            *(no_bonus if neutral is None else neutral[i] - left[i] if left.size else neutral for i in (h, h + 1)),
             means,
             certain_next,
             certain,

@@ -64,7 +64,9 @@ class Storage:
     def of(cls, mdp: FiniteMDP, tables: tuple[Tables, ...]) -> Storage:
         """The chunks for tables [H + 1] of the MDP."""
         widest = max(tables, key=lambda t: t.stored)
-        chunks = 1 if widest.stored <= WHOLE else min(widest.stored // CHUNK, mdp.n_states)
+        if widest.stored <= WHOLE:
+            return cls(np.array([0, mdp.n_states]), (((0,),),) * mdp.n_blocks, widest.stored, 2)
+        chunks = max(1, min(widest.stored // CHUNK, mdp.n_states))
         own = np.cumsum(np.diff(widest.offset) + 2 * widest.pad)
         inner = np.searchsorted(own, own[-1] * np.arange(1, chunks) / chunks)
         cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
@@ -81,8 +83,6 @@ class Storage:
 
 def _released(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> tuple[tuple[int, ...], ...]:
     chunks = cuts.size - 1
-    if chunks == 1:
-        return ((0,),)
     ptr, next_state, _, _ = mdp.rows(block)
     last = np.zeros(chunks, np.int64)
     for i, (begin, end) in enumerate(zip(ptr[cuts[:-1] * mdp.n_actions], ptr[cuts[1:] * mdp.n_actions], strict=True)):

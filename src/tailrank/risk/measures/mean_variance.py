@@ -50,5 +50,7 @@ class MeanVariance(Certainty):
 
         # With k outcomes below the top the slope is zero at b = (their sum + (1 - mass) / (2 c)) / mass.
         mass, first = np.cumsum(p), np.cumsum(p * x)
-        best = max(objective(float(b)) for b in (first + (1.0 - mass) * 0.5 / c) / mass)
+        with np.errstate(over="ignore"):  # of a mass next to nothing: no maximum lies that far out
+            places = (first + (1.0 - mass) * 0.5 / c) / mass
+            best = max(objective(float(b)) for b in places[np.isfinite(places)])
         return float(law.values[0]) + best
