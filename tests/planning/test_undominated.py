@@ -79,7 +79,8 @@ def test_the_second_table_is_the_mean_of_the_policy(seed):
     layout = induction.layout(mdp, grid, induction.reachable(mdp))
     found = induction.induct(mdp, grid, layout, keep_actions=True, at_ends=policy.actions, neutral=neutral)
     plain = induction.induct(mdp, grid, layout, keep_actions=True, at_ends=policy.actions)
-    np.testing.assert_array_equal(found.curve(mdp.start)[1], plain.curve(mdp.start)[1])
+    # Rows that add nothing are left out where ties are told apart, so sums may be rounded in another order.
+    np.testing.assert_allclose(found.curve(mdp.start)[1], plain.curve(mdp.start)[1], rtol=1e-14)
     plan = tailrank.solve(mdp, 0.2)
     budgets, _ = found.curve(mdp.start)
     for i in rng.choice(budgets.size, size=5):
