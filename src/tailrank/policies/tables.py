@@ -64,7 +64,8 @@ class BudgetPolicy:
     >>> policy = solve(FiniteMDP.from_rows(*zip(*rows), horizon=2), tau=0.2).policy
     >>> memory, state = policy.start(1), np.array([0])
     >>> action = policy.act(0, state, memory)
-    >>> policy.start_budget, action.tolist(), policy.update(0, state, action, np.array([3.0]), state, memory).tolist()
+    >>> moved = Moved(state, action, np.array([3.0]), state)
+    >>> policy.start_budget, action.tolist(), policy.update(0, moved, memory).tolist()
     (3.0, [1], [0])
     """
 
