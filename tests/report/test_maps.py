@@ -67,6 +67,7 @@ def test_cells_that_were_met_are_told_from_others():
     assert met[16, 16] == 0
     assert met[0, 0] == 0
     assert len(found["ways"][0]) == 6, "the worst episode is five steps long"
+    np.testing.assert_array_equal(found["ways"][0], beside.observations[0, :6][:, found["features"]])
 
 
 def test_few_values_are_cells_of_their_own():
