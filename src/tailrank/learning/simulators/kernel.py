@@ -22,8 +22,6 @@ SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
 WIDE = 0.1
 """The share of the plan with enough neighbours for the tail."""
-
-
 DRAWN = 3
 """Models of counts that are drawn for exploration."""
 
