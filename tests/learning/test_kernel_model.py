@@ -21,6 +21,7 @@ from tailrank.learning.simulators.model import fit_kernel
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
+from tailrank.learning.simulators.state import CandidatesState
 from tailrank.policies.kernel import interpolation
 from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import storage
@@ -218,6 +219,19 @@ def test_steps_can_be_the_limit():
     state, _ = run(learner(total=None, total_steps=600), Walk())
     assert state.chosen
     assert 500 <= state.steps <= 750
+
+
+def test_the_choice_goes_by_all_rounds():
+    one = learner(total=60)
+    none = CandidatesState(4, PlayedEpisodes.none(3, 1), ())
+    first = replace(none, before=none.rounds_of((0, 1, 2)), finalists=(0, 1, 2), returns=np.array([[5.0], [4], [0]]))
+    before = first.rounds_of((0, 1))
+    np.testing.assert_array_equal(before, [[5.0], [4.0]])
+    last = replace(first, finalists=(0, 1), before=before, returns=np.array([[1.0, 1.0], [2.0, 2.0]]))
+    last = replace(last, imagined=np.zeros((3, 0)))
+    assert one.survivors(last) == (1,)  # the worst tenth of 4, 2, 2 is better than that of 5, 1, 1
+    mean = replace(one, tau=1.0)
+    assert mean.survivors(replace(last, before=np.array([[9.0], [4.0]]))) == (0,)  # 11 against 8; the last round: 2, 4
 
 
 def test_a_bound_comes_with_enough_episodes():

@@ -3,9 +3,9 @@
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
 alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
-round the best of the finalists is returned; few fresh episodes are helped by imagined ones (`search/judging.py`). The
-bound on its CVaR uses the fresh ones of the last round only, with the confidence divided among the finalists, so it
-holds although the policy was chosen.
+round the best of the finalists is returned, by what they earned in all rounds; few fresh episodes are helped by
+imagined ones (`search/judging.py`). The bound on its CVaR uses the fresh ones of the last round only, with the
+confidence divided among the finalists, so it holds although the policy was chosen.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class CandidatesLearner(SimulatorLearner):
         earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
         state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
-        state = replace(state, finalists=(), chosen=False, choosing=False)
+        state = replace(state, finalists=(), before=np.zeros((0, 0)), chosen=False, choosing=False)
         promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
@@ -177,6 +177,7 @@ class CandidatesLearner(SimulatorLearner):
         state = replace(
             state,
             k=state.k + 1,
+            before=state.rounds_of(now),
             finalists=now,
             returns=returns,
             choice_episodes=state.choice_episodes + n * len(now) + rest,
@@ -210,8 +211,8 @@ class CandidatesLearner(SimulatorLearner):
         return state.finalists[int(np.argmax(self._scores(state)))]
 
     def _scores(self, state: CandidatesState) -> np.ndarray:
-        """CVaR of the finalists in the last round, with what they earn in a model of trees."""
-        rows = zip(state.finalists, state.returns, strict=True)
+        """CVaR of the finalists in all rounds, with what they earn in a model of trees."""
+        rows = zip(state.finalists, state.all_rounds, strict=True)
         return np.array([weighed_cvar(row, state.imagined[i], self.tau) for i, row in rows])
 
     def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
@@ -246,9 +247,11 @@ class CandidatesLearner(SimulatorLearner):
         policy, name, about = outputs[best].policy, outputs[best].name, {"promise": outputs[best].promise}
         if not state.finalists:
             return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
-        scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
+        rows = zip(state.finalists, state.all_rounds, strict=True)
+        scores = {outputs[i].name: cvar(row, self.tau) for i, row in rows}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
-        why = f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each"
+        n = state.all_rounds.shape[1]
+        why = f"the best of {F} finalists among {len(outputs)} outputs in {n} fresh episodes each"
         why += f" and {state.imagined.shape[1]} in a model, which count as {WEIGHT}" if state.imagined.size else ""
         if mine.size * self.tau < FEWEST:
             return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
@@ -256,7 +259,7 @@ class CandidatesLearner(SimulatorLearner):
         about_that = "about " if found.approximate else ""
         why += (
             f"; CVaR at least {found.lower:.4g} with {about_that}confidence {1 - DELTA:g} over the finalists "
-            f"({found.method})"
+            f"({found.method}, the last {mine.size} of them)"
         )
         more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
         return ReturnedPolicy(policy, name, why, about | more)
@@ -279,7 +282,7 @@ class CandidatesLearner(SimulatorLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"])
+        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"])
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
