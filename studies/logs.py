@@ -5,8 +5,8 @@
 
 A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
 log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
-many logs as fit into X seconds of processor time. Results: studies/results/logs.jsonl, one line for each such part of a cell, with the
-commit that it was measured on. --page only writes the page.
+many logs as fit into X seconds of processor time. Results: studies/results/logs.jsonl, one line for each such part of
+a cell, with the commit that it was measured on. --page only writes the page.
 
 --bounds looks at the bounds alone, of plans with the usual doubt: most of the time is spent on choosing it, and no
 bound depends on that (studies/results/logs_bounds.jsonl). --apart looks at the bounds by held-out episodes, each with
