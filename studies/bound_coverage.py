@@ -18,7 +18,9 @@ import numpy as np
 from scipy import special
 
 from tailrank.planning.evaluate import stages
-from tailrank.risk.law import ReturnLaw, bootstrap, intervals
+from tailrank.risk import _bootstrap as bootstrap
+from tailrank.risk import intervals
+from tailrank.risk.law import ReturnLaw, tail_weights
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "evaluation.md"
 TIMES, RESAMPLES, AT_ONCE = 10_000, 1000, 500
@@ -67,7 +69,8 @@ def share(held: np.floating | float) -> str:
 def resampled(x: np.ndarray, tau: float, value: float, rng: np.random.Generator) -> list[str]:
     """The cells of the bootstraps."""
     n = x.shape[1]
-    weights = bootstrap.tail_weights(n, tau)
+    weights = tail_weights(n, tau)
+    weights = weights[weights > 0.0]
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in bootstrap.KINDS}
     for begin in range(0, TIMES, AT_ONCE):
         # The same resamples for some hundred experiments: their CVaRs are then one product of matrices.

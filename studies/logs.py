@@ -5,8 +5,8 @@
 
 A cell is a process, a behaviour and a number of episodes. In each, N logs (1,000) are made with their own seeds; every
 log is learned from, and the plan is judged exactly in the process. A call adds to every cell that is not finished as
-many logs as fit into X seconds. Results: studies/results/logs.jsonl, one line for each such part of a cell, with the
-commit that it was measured on. --page only writes the page.
+many logs as fit into X seconds of processor time. Results: studies/results/logs.jsonl, one line for each such part of
+a cell, with the commit that it was measured on. --page only writes the page.
 
 --bounds looks at the bounds alone, of plans with the usual doubt: most of the time is spent on choosing it, and no
 bound depends on that (studies/results/logs_bounds.jsonl). --apart looks at the bounds by held-out episodes, each with
@@ -97,12 +97,12 @@ def measure(
 ) -> dict[str, object]:
     """The logs `first`, `first` + 1, .. of a cell, as many as there is time for."""
     asked = {"caution": USUAL if quick else None, "diagnose": False}
-    one, began = process(name), time.perf_counter()
+    one, began = process(name), time.process_time()
     best = best_cvar(name)
     own = _own(name, behaviour)
     rows: list[dict[str, float]] = []
     for seed in range(first, most):
-        if time.perf_counter() - began > seconds and rows:
+        if time.process_time() - began > seconds and rows:
             break
         log = made_log(name, behaviour, n, seed + OTHERS * quick)
         ranges = {"reward_range": one.rewards, "return_range": one.returns}
@@ -126,11 +126,11 @@ def measure(
 
 def measure_apart(name: str, behaviour: str, n: int, first: int, most: int, seconds: float) -> dict[str, object]:
     """The same for the bounds by held-out episodes: how often each is above the truth, and what it says on average."""
-    one, began = process(name), time.perf_counter()
+    one, began = process(name), time.process_time()
     goal, rows = TailGoal(one.tau), list[dict[str, float]]()
     ends = one.returns or tuple(end * one.mdp.horizon for end in one.rewards)
     for seed in range(first, most):
-        if time.perf_counter() - began > seconds and rows:
+        if time.process_time() - began > seconds and rows:
             break
         log, streams = made_log(name, behaviour, n, seed, weighted=True), Streams(seed)
         planner = Planner(goal, (available(one.mdp).ravel(),) * log.horizon, usual_actions(log))
@@ -157,7 +157,7 @@ def _part(
     mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
     return {
         "process": name, "behaviour": behaviour, "episodes": n, "logs": len(rows), "tau": one.tau, "own": own,
-        "best": best_cvar(name), "mean": mean, "seconds": time.perf_counter() - began, "commit": commit(),
+        "best": best_cvar(name), "mean": mean, "seconds": time.process_time() - began, "commit": commit(),
         "first": first,
     }  # fmt: skip
 
@@ -232,11 +232,11 @@ def main() -> None:
     results, one = (APART, measure_apart) if options.apart else (RESULTS, measure)
     if options.bounds:
         results, one = BOUNDS, measure_bounds
-    measured, end = done(results), time.perf_counter() + options.total
+    measured, end = done(results), time.process_time() + options.total
     for cell in () if options.page else cells():
         begun = measured[cell]["logs"] if cell in measured else 0
         wanted = options.only in (None, *cell[:2]) and (options.episodes is None or cell[2] in options.episodes)
-        seconds = min(options.seconds, end - time.perf_counter())
+        seconds = min(options.seconds, end - time.process_time())
         if begun < options.logs and wanted and seconds > 0.0:
             row = one(*cell, begun, options.logs, seconds)
             with results.open("a") as file:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent / "src" / "tailrank"
+import tailrank
+
+PROJECT = Path(__file__).resolve().parent.parent
+ROOT = PROJECT / "src" / "tailrank"
 MODULES = sorted(ROOT.rglob("*.py"))
 
 FOLDERS = (
@@ -64,6 +67,40 @@ def test_private_modules_are_imported_from_their_own_folder(path):
             folder, _, name = full.rpartition(".")
             if name.startswith("_") and (ROOT.parent / f"{full.replace('.', '/')}.py").exists():
                 assert f"{dotted(path)}.".startswith(f"{folder}."), f"{path.name}:{node.lineno} imports {full}"
+
+
+OUTSIDE = [
+    path for folder in ("studies", "benchmarks", "scripts", "examples") for path in PROJECT.glob(f"{folder}/*.py")
+]
+
+
+def defines(module: str) -> set[str]:
+    """The names at the top of a module of the package, and the modules in a folder of it."""
+    place = ROOT.parent.joinpath(*module.split("."))
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    names = {child.stem for child in place.iterdir()} if place.is_dir() else set()
+    top = ast.parse(path.read_text()).body
+    for node in [*top, *(line for block in top if isinstance(block, ast.If) for line in block.body)]:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        else:
+            names |= {target.id for target in ast.walk(node) if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_what_stands_beside_the_package_imports_what_there_is(path):
+    """Nobody runs a study that takes hours after every change: at least its imports must not be out of date."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tailrank":
+            names = {alias.name for alias in node.names}
+            if node.module == "tailrank":  # its names are found when they are asked for
+                missing = {name for name in names if not hasattr(tailrank, name)}
+            else:
+                missing = names - defines(node.module)
+            assert not missing, f"{path.name}:{node.lineno}: {node.module} has no {', '.join(sorted(missing))}"
 
 
 def test_one_name_one_class():
