@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import compiled
-from tailrank.policies._neighbours import SAME
+from tailrank.policies.tables import SAME
 
 
 @compiled(fastmath=True)
