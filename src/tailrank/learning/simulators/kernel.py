@@ -14,14 +14,14 @@ from tailrank._system.telling import doing
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
-from tailrank.planning.kernel.induction import plan_kernel
-from tailrank.policies.kernel import KernelPolicy, interpolation
+from tailrank.planning.kernel.induction import plan_crossed, plan_kernel
+from tailrank.policies.kernel import KernelPolicy, KernelRows, interpolation
 from tailrank.policies.tables import Policy
 
 SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
-WIDE = 0.1
-"""The share of the plan with enough neighbours for the tail."""
+CROSSED = 0.1
+"""This share for the plan of two halves: it keeps off luck, not off places where an action was hardly tried."""
 DRAWN = 3
 """Models of counts that are drawn for exploration."""
 
@@ -37,16 +37,21 @@ class FittedKernel:
     epsilon: float
     returns: np.ndarray
 
-    def plan(self, share: float = 0.0, optimistic: bool = False) -> tuple[KernelPolicy, float]:
+    def plan(
+        self, share: float = 0.0, optimistic: bool = False, crossed: tuple[KernelRows, KernelRows] | None = None
+    ) -> tuple[KernelPolicy, float]:
         """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured; otherwise a
-        state that nobody left is as bad as can be."""
+        state that nobody left is as bad as can be. crossed: values are those of these two halves (`plan_crossed`)."""
         model = self.model if optimistic else self.model.closed()
         visits, scale = model.visits, model.scale
         rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
         bonus = rare if optimistic else np.zeros_like(visits)
         empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
         allowed = np.where(empty, optimistic, visits >= share * visits.max(axis=1, keepdims=True))
-        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
+        if crossed is None:
+            plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
+        else:
+            plan = plan_crossed(crossed, scale, self.horizon, model.start, self.tau, allowed)
         policy = KernelPolicy(
             model.metric,
             model.representatives,
@@ -73,7 +78,7 @@ class FittedKernel:
         fits = [replace(self, model=model.drawn(rng)) for _ in range(DRAWN)] if chance else [self]
         curious = [CuriousPolicy(fit.plan(optimistic=True)[0], model.nearby) for fit in fits]
         plans: list[Policy] = [self._plain[0], *curious, *(curious if counted and not chance else [])]
-        plans += [] if self._wide is None else [self._wide[0]]
+        plans += [] if self._crossed is None else [self._crossed[0]]
         strange = self._unseen if counted else None
         return ExploringPolicy(tuple(plans), model.visits.shape[1], self.returns, self.epsilon, rng, strange)
 
@@ -95,13 +100,13 @@ class FittedKernel:
     def _outputs(self) -> tuple[CandidateOutput, ...]:
         plans = [self._plain if share == 0.0 else self.plan(share) for share in SHARES]
         found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True)]
-        return (*found, *([] if self._wide is None else [CandidateOutput("kernel, more neighbours", *self._wide)]))
+        return (*found, *([] if self._crossed is None else [CandidateOutput("kernel, crossed", *self._crossed)]))
 
     @cached_property
-    def _wide(self) -> tuple[KernelPolicy, float] | None:
-        """The plan with enough neighbours for the tail, where these are more than predict best."""
-        wide = self.model.wide
-        return None if wide is None else replace(self, model=replace(self.model, rows=wide)).plan(WIDE)
+    def _crossed(self) -> tuple[KernelPolicy, float] | None:
+        """The plan whose choices are valued by other episodes than those that they were made with."""
+        halves = self.model.halves
+        return None if halves is None else self.plan(CROSSED, crossed=halves)
 
     @cached_property
     def _plain(self) -> tuple[KernelPolicy, float]:
@@ -152,7 +157,7 @@ class KernelCandidate(Checked):
         played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
             most = (self.representatives, self.budgets, self.transitions)
-            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered, data.tau)
+            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered)
         return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:

@@ -38,11 +38,6 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
-IN_TAIL = 6
-"""Outcomes in the tail, at least, on average: of 16 neighbours of a place where one in seven pays a toll, none pays it
-one time in twelve, and a plan finds the place where none did."""
-MOST_WIDE = 1_000_000
-"""Entries of the rows with enough neighbours for the tail: their next states have fewer representatives beyond."""
 MOST_VALUES = 10_000_000
 """Of the tables of a plan for counted states, where rewards share a unit."""
 LLOYD, ROUNDS = 2, 8
@@ -54,7 +49,7 @@ class KernelModel:
     """representatives [M, k] in the metric, rows of outcomes, visits [M, A] (transitions from there), nearby
     [M, A] (from the same of a fixed number of regions; of counts: what each law rests on), start [M] (how likely each
     is at first); choice and score say how it was made. prior: transitions that what the actions of a counted state
-    have in common counts as (`pooling`). wide: rows of more neighbours, `IN_TAIL` in the tail, where that is more.
+    have in common counts as (`pooling`). halves: rows of two halves of the episodes, where nothing is counted.
     """
 
     metric: Metric
@@ -68,7 +63,7 @@ class KernelModel:
     choice: KernelChoice
     score: float
     prior: float = 0.0
-    wide: KernelRows | None = None
+    halves: tuple[KernelRows, KernelRows] | None = None
 
     @property
     def counted(self) -> bool:
@@ -104,12 +99,10 @@ def fit_kernel(
     most: int,
     rng: np.random.Generator,
     numbered: bool = False,
-    tau: float = 1.0,
 ) -> KernelModel:
     """The model of what was played, with at most so many representatives, budgets and transitions.
 
-    numbered: observations are counted as long as they are few enough, whether they repeat or not. tau: the tail for
-    which there are rows with enough neighbours.
+    numbered: observations are counted as long as they are few enough, whether they repeat or not.
     """
     if (numbered or played.repeats) and len(played.observations) <= representatives:
         return _counted(played, n_actions, representatives, budgets, rng)
@@ -126,9 +119,6 @@ def fit_kernel(
     neighbours = min(max(s.shape[1] + 2, 4), 8, len(centres))
     model = OutcomeModel.of(s, after, data, weights, choice, n_actions)
     rows = kernel_rows(model, centres, neighbours, n_actions, scale)
-    enough = int(np.ceil(IN_TAIL / tau))
-    wide = replace(model, choice=replace(choice, neighbours=enough)) if enough > choice.neighbours else None
-    fewer = min(neighbours, max(MOST_WIDE // (len(centres) * n_actions * enough), 2))
     places = np.ascontiguousarray(centres * weights)
     near = interpolation(s * weights, places, 1)[0][:, 0]
     index, phi = interpolation(first * weights, places, neighbours)
@@ -145,8 +135,28 @@ def fit_kernel(
         start,
         choice,
         score,
-        wide=None if wide is None else kernel_rows(wide, centres, fewer, n_actions, scale),
+        halves=_halves(model, centres, neighbours, n_actions, scale, rng),
     )
+
+
+def _halves(
+    model: OutcomeModel,
+    centres: np.ndarray,
+    neighbours: int,
+    n_actions: int,
+    scale: BudgetScale,
+    rng: np.random.Generator,
+) -> tuple[KernelRows, KernelRows] | None:
+    """Rows of the same pairs from two halves of the episodes; None where an action is in one of them only."""
+    drawn = model.data.held_out(rng, parts=2)
+    parts = [np.flatnonzero(drawn == half) for half in (False, True)]
+    tried = [np.unique(model.data.actions[part]) for part in parts]
+    if not np.array_equal(tried[0], tried[1]):
+        return None
+    args = (model.weights, model.choice, n_actions)
+    halves = (OutcomeModel.of(model.s[part], model.after[part], model.data.where(part), *args) for part in parts)
+    one, other = (kernel_rows(half, centres, neighbours, n_actions, scale) for half in halves)
+    return one, other
 
 
 def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator) -> KernelModel:

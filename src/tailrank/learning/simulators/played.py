@@ -45,10 +45,10 @@ class PlayedTransitions:
         """T."""
         return int(self.actions.size)
 
-    def held_out(self, rng: np.random.Generator) -> np.ndarray:
-        """Which transitions [T] belong to a fifth of the episodes, drawn at random."""
+    def held_out(self, rng: np.random.Generator, parts: int = 5) -> np.ndarray:
+        """Which transitions [T] belong to one part of so many of the episodes, drawn at random."""
         episodes = np.unique(self.episode)
-        return np.isin(self.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+        return np.isin(self.episode, rng.permutation(episodes)[: max(episodes.size // parts, 1)])
 
     def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
