@@ -14,8 +14,8 @@ ALLOWED = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1], [1, 
 class Masked(gymnasium.Env):
     """A walk on five states: action a pays a (3 pays 100 where it is not allowed) and moves a states on, or one more.
 
-    key: where `info` has the mask, `form` what it looks like, or what is wrong with it, in episodes with seed 6. strict:
-    an action that is not allowed raises.
+    key: where `info` has the mask, `form` what it looks like, or what is wrong with it, in episodes with seed 6.
+    strict: an action that is not allowed raises.
     """
 
     def __init__(self, key="action_mask", form="array", strict=False, actions=None):

@@ -1,4 +1,4 @@
-"""Masks of actions in `info`: every form is read, wrong ones are refused, and they are the same wherever they are played."""
+"""Masks of actions in `info`: every form is read, wrong ones are refused, workers and vectors have the same ones."""
 
 from __future__ import annotations
 
@@ -72,16 +72,13 @@ def test_a_mask_that_is_none_is_refused_with_its_place(key, form, message):
 
 def test_workers_copies_and_vectors_give_the_same_bits():
     one = played()
+    same_step = gymnasium.vector.AutoresetMode.SAME_STEP
     others = [
         played(width=3),
         played(width=4, workers=2),
         played(width=3, skip_bad=True),
         played(lambda: gymnasium.vector.SyncVectorEnv([Masked] * 4)),
-        played(
-            lambda: gymnasium.vector.SyncVectorEnv(
-                [Masked] * 3, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
-            )
-        ),
+        played(lambda: gymnasium.vector.SyncVectorEnv([Masked] * 3, autoreset_mode=same_step)),
     ]
     for other in others:
         # Uniform actions are drawn by batches, so that only what replaces them is the same.
@@ -119,6 +116,16 @@ def test_masks_can_be_ignored_and_need_not_be_there():
     assert not ALLOWED[states(ignored), ignored.actions].all()
     assert played(form="absent").allowed is None
     assert played("CartPole-v1", horizon=STEPS, seeds=SEEDS[:2]).allowed is None
+
+
+def test_a_wrapper_that_changes_the_actions_is_not_asked_unless_told():
+    def turned(actions=4):
+        return gymnasium.wrappers.TransformAction(Masked(), lambda a: 3 - a, spaces.Discrete(actions))
+
+    assert played(turned).allowed is not None  # the same space
+    assert played(lambda: turned(3)).allowed is None
+    with pytest.raises(InputError, match="must be 3 times True or False"):
+        played(lambda: turned(3), masks=True)
 
 
 def test_what_replaces_an_action_is_uniform_among_those_allowed():

@@ -107,7 +107,8 @@ def test_masks_that_come_late_or_not_in_every_batch():
     said_nothing = play_simulator(policy, Corridor(masks=False), np.arange(20, 30, 2), keep_features=True)
     played = none.with_played(said_nothing).with_played(some).with_played(said_nothing)
     found = np.unpackbits(played.allowed, axis=1, count=4)
-    assert found[:20].all() and found[60:].all()
+    assert found[:20].all()
+    assert found[60:].all()
     np.testing.assert_array_equal(found[20:60], some.allowed[:, :4].reshape(40, 4))
     np.testing.assert_array_equal(played.head(10).allowed, played.allowed[:40])
 

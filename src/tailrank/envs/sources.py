@@ -92,7 +92,7 @@ def make(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
-    masks: bool = True,
+    masks: bool | None = None,
     **settings: Any,
 ) -> CountableEnv | Simulator:
     """The environment of `source`, to learn and to play in.

@@ -84,7 +84,7 @@ def simulator(config: RunConfig) -> Simulator:
         skip_bad=bool(given.skip_bad),
         cluster=given.cluster,
         refine=given.refine,
-        masks=not given.ignore_masks,
+        masks=False if given.ignore_masks else None,
     )
 
 

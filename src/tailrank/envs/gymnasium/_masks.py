@@ -5,7 +5,8 @@
                                   for each entry, all of whose combinations are allowed
     info["admissible_actions"]    the allowed actions, as the numbers of a Discrete space, or their places in the list
 
-The first key that is there counts. An environment without them, or with None there, allows everything.
+The first key that is there counts. An environment without them, or with None there, allows everything. Where a wrapper
+changed the action space, `info` still speaks of the actions inside, and is not asked unless somebody says so.
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ class MaskReader:
     first: int
 
     @classmethod
-    def of(cls, space: Any, actions: Actions) -> MaskReader | None:
-        """The reader for an action space; None where masks say nothing about numbered actions, as in a Box."""
+    def of(cls, env: Any, space: Any, actions: Actions, masks: bool | None = None) -> MaskReader | None:
+        """The reader for an environment with this action space; None where masks say nothing about its numbered
+        actions, as in a Box. masks: whether they are read; None: if the actions are those of the environment inside."""
+        inside = getattr(getattr(env, "unwrapped", env), "action_space", space)
+        if masks is False or (masks is None and not hasattr(env, "num_envs") and inside != space):
+            return None
         if kind_of(space) not in ("Discrete", "MultiDiscrete", "MultiBinary") or not isinstance(actions.root, Choice):
             return None
         levels = actions.root.levels

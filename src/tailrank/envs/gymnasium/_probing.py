@@ -59,7 +59,7 @@ class Probe:
         self.troubles: dict[str, Trouble] = {}
         self.seconds, self.steps, self.broken = 0.0, 0, False
         self.after: str | None = None
-        self._masks, self.allowed = MaskReader.of(env.action_space, actions), list[int]()
+        self._masks, self.allowed = MaskReader.of(env, env.action_space, actions), list[int]()
 
     def play(
         self, seed: int, cap: int, *, rng: np.random.Generator | None = None, actions: Sequence[int] = ()

@@ -80,7 +80,7 @@ def opened(about: dict[str, Any]) -> Any:
     levels, moves = about["levels"], envs[0].action_space
     levels = finer_levels(moves, levels, about["refine"]) if about.get("refine") else levels
     encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(moves, levels)
-    masks = MaskReader.of(moves, actions) if about.get("masks") else None
+    masks = MaskReader.of(envs[0], moves, actions, about.get("masks"))
     return RowsHere(envs, about["name"], encoder, actions, skip=True, masks=masks)
 
 

@@ -170,7 +170,7 @@ def open_simulator(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
-    masks: bool = True,
+    masks: bool | None = None,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -181,9 +181,9 @@ def open_simulator(
     workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
     step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. cluster: the Dask
     scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. refine: how
-    many times finer (2, 4, 8) a grid of Box actions may become while it is learned. masks: what `info` says about which
-    actions are allowed counts. settings: keyword arguments of the environment; one called like an option here goes
-    through `simulator_with`.
+    many times finer (2, 4, 8) a grid of Box actions may become while it is learned. masks: whether what `info` says
+    about allowed actions counts (if nobody says: where no wrapper changed the action space). settings: keyword
+    arguments of the environment; one called like an option here goes through `simulator_with`.
     """
     return simulator_with(
         source,
@@ -214,7 +214,7 @@ def simulator_with(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
-    masks: bool = True,
+    masks: bool | None = None,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
@@ -239,7 +239,7 @@ def simulator_with(
             raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
         notes = _notes(moves, actions, horizon, limit, refine)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
-        reader = MaskReader.of(moves, actions) if masks else None
+        reader = MaskReader.of(first, moves, actions, masks)
         player: Player
         if vector:
             player = Vector(first, name, encoder, actions, make is not None, reader)
