@@ -46,8 +46,7 @@ class FittedKernel:
         visits, scale = model.visits, model.scale
         rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
         bonus = rare if optimistic else np.zeros_like(visits)
-        empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
-        allowed = np.where(empty, optimistic, visits >= share * visits.max(axis=1, keepdims=True))
+        allowed = self._allowed(model, share, optimistic)
         if crossed is None:
             plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
         else:
@@ -67,11 +66,21 @@ class FittedKernel:
         )
         return policy, plan.promise
 
+    def _allowed(self, model: KernelModel, share: float, optimistic: bool) -> np.ndarray:
+        """The actions [M, A] that a plan may take: that the simulator allows, and that were tried often enough."""
+        visits, most = model.visits, model.visits.max(axis=1, keepdims=True)
+        known = np.diff(model.rows.ptr).reshape(visits.shape) > 0
+        if model.counted:  # the prior of a pair that was never tried is for exploration
+            known &= (visits > 0) | (most == 0)
+        allowed = optimistic | (known & (visits >= share * most))
+        return allowed if model.allowed is None else allowed & model.allowed
+
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next.
 
         A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest. Its
         curious plans are made in models that are drawn among those that the counts allow, where chance is involved.
+        Each of them begins with its own best budget: how much these differ is how much is not known about it.
         """
         model, counted = self.model, self.model.counted
         chance = counted and bool(np.any(np.diff(model.rows.ptr) > 1))
@@ -80,7 +89,8 @@ class FittedKernel:
         plans: list[Policy] = [self._plain[0], *curious, *(curious if counted and not chance else [])]
         plans += [] if self._crossed is None else [self._crossed[0]]
         strange = self._unseen if counted else None
-        return ExploringPolicy(tuple(plans), model.visits.shape[1], self.returns, self.epsilon, rng, strange)
+        others = None if chance else self.returns
+        return ExploringPolicy(tuple(plans), model.visits.shape[1], others, self.epsilon, rng, strange)
 
     def _unseen(self, h: int, states: np.ndarray) -> np.ndarray:
         """Whether observations [n] are none of those that were counted: the plan for the nearest one means nothing."""
@@ -93,13 +103,16 @@ class FittedKernel:
         return replace(self, tau=1.0).plan()[0]
 
     def outputs(self) -> list[CandidateOutput]:
-        """Plans without bonus, with more or less caution."""
+        """Plans without bonus, with more or less caution where that leaves out an action."""
         return list(self._outputs)
 
     @cached_property
     def _outputs(self) -> tuple[CandidateOutput, ...]:
-        plans = [self._plain if share == 0.0 else self.plan(share) for share in SHARES]
-        found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True)]
+        closed = self.model.closed()
+        masks = [self._allowed(closed, share, False) for share in SHARES]
+        shares = [s for s, mask in zip(SHARES, masks, strict=True) if s == 0.0 or not np.array_equal(mask, masks[0])]
+        plans = [self._plain if share == 0.0 else self.plan(share) for share in shares]
+        found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(shares, plans, strict=True)]
         return (*found, *([] if self._crossed is None else [CandidateOutput("kernel, crossed", *self._crossed)]))
 
     @cached_property
@@ -117,6 +130,11 @@ class FittedKernel:
     def promise(self) -> float:
         """What the first output promises."""
         return self._plain[1]
+
+    @property
+    def supersedes(self) -> bool:
+        """Counts: more of them are better, and few fresh episodes would only choose by luck."""
+        return self.model.counted
 
     def about(self) -> str:
         """Representatives and how outcomes are made."""

@@ -158,6 +158,7 @@ class CandidatesLearner(SimulatorLearner):
         if not state.choosing:
             mine = len(all_outputs(state))
             fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
+            fits = 0 if all(fit.supersedes for fit in state.fitted) else fits
             state = replace(state, earlier=state.earlier[:fits], choosing=True)
             with doing("playing candidates in a model"):
                 state = replace(state, imagined=self._imagined(state, env, streams))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tailrank.episodes.masks import ever_allowed
 from tailrank.learning.simulators.counted import counted_states, ended_by_place, numbers
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
@@ -50,6 +51,7 @@ class KernelModel:
     [M, A] (from the same of a fixed number of regions; of counts: what each law rests on), start [M] (how likely each
     is at first); choice and score say how it was made. prior: transitions that what the actions of a counted state
     have in common counts as (`pooling`). halves: rows of two halves of the episodes, where nothing is counted.
+    allowed [M, A]: the actions that were ever allowed there, or nearer to it than to any other (None: all of them).
     """
 
     metric: Metric
@@ -64,6 +66,7 @@ class KernelModel:
     score: float
     prior: float = 0.0
     halves: tuple[KernelRows, KernelRows] | None = None
+    allowed: np.ndarray | None = None
 
     @property
     def counted(self) -> bool:
@@ -71,12 +74,17 @@ class KernelModel:
         return self.neighbours == 1
 
     def drawn(self, rng: np.random.Generator) -> KernelModel:
-        """A model of counts drawn from those that the counts allow: laws from their Dirichlet posterior."""
+        """A model of counts drawn from those that the counts allow: laws from their Dirichlet posterior.
+
+        What is left for the bonus, which goes with 1 / sqrt(1 + nearby), are outcomes that were never seen: of n
+        transitions the next one has such an outcome with a probability of about 1 / (1 + n).
+        """
         size = np.diff(self.rows.ptr)
         pair = np.repeat(np.arange(size.size), size)
         weight = rng.gamma(self.rows.weight * (self.nearby + self.prior).ravel()[pair]) + 1e-300
         total = np.bincount(pair, weights=weight, minlength=size.size)
-        return replace(self, rows=replace(self.rows, weight=weight / total[pair]))
+        rows = replace(self.rows, weight=weight / total[pair])
+        return replace(self, rows=rows, nearby=(1.0 + self.nearby) ** 2 - 1.0)
 
     def closed(self) -> KernelModel:
         """The model in which states that were never left stay there and pay the least reward seen."""
@@ -136,6 +144,7 @@ def fit_kernel(
         choice,
         score,
         halves=_halves(model, centres, neighbours, n_actions, scale, rng),
+        allowed=_allowed(data, near, len(centres), n_actions),
     )
 
 
@@ -174,14 +183,19 @@ def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rn
     after = np.where(data.ended, M, states.there)
     outcome = numbers(after, data.rewards)
     pair = states.here * n_actions + data.actions
-    laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions)
+    allowed = _allowed(data, states.here, M, n_actions)
+    laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions, allowed)
     one = np.unique(outcome, return_index=True)[1][laws.outcome]
     shift = (data.rewards[one] - scale.origin) / scale.unit
     rows = merged(laws.pair, after[one], shift, laws.weight, M, n_actions)
     start = np.bincount(states.first, minlength=M) / played.n
     visits, choice = _visits(states.here, data.actions, M, n_actions), KernelChoice(1, timed=states.timed)
     about = (visits, laws.mass, start, choice, np.nan, laws.kappa)
-    return KernelModel(states.metric, states.representatives, 1, rows, scale, *about)
+    return KernelModel(states.metric, states.representatives, 1, rows, scale, *about, allowed=allowed)
+
+
+def _allowed(data: PlayedTransitions, near: np.ndarray, M: int, n_actions: int) -> np.ndarray | None:
+    return None if data.allowed is None else ever_allowed(data.allowed, near, M, n_actions)
 
 
 def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.episodes.masks import all_bits, packed
 from tailrank.episodes.rollout import Observed
 
 REPEATED = 5
@@ -16,7 +17,7 @@ REPEATED = 5
 @dataclass(frozen=True)
 class PlayedTransitions:
     """T transitions: `here` and `there` [T] say which of the observations [U, m] (float32) were seen before and after;
-    actions, rewards, step (h), ended and episode [T].
+    actions, rewards, step (h), ended and episode [T]; allowed [T, bytes]: as in `PlayedEpisodes`.
 
     ended: the environment ended the episode there; one that was only cut off after H steps did not end.
     """
@@ -29,6 +30,7 @@ class PlayedTransitions:
     step: np.ndarray
     ended: np.ndarray
     episode: np.ndarray
+    allowed: np.ndarray | None = None
 
     @property
     def features(self) -> np.ndarray:
@@ -53,13 +55,16 @@ class PlayedTransitions:
     def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
         parts = (self.here, self.there, self.actions, self.rewards, self.step, self.ended, self.episode)
-        return PlayedTransitions(self.observations, *(part[rows] for part in parts))
+        allowed = None if self.allowed is None else self.allowed[rows]
+        found = PlayedTransitions(self.observations, *(part[rows] for part in parts))
+        return replace(found, allowed=allowed)
 
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
     """n episodes with T steps in all: observations [U, m], each once where they repeat; seen [T + n] says which of them
-    was seen (the last of an episode too); actions and rewards [T], lengths [n]."""
+    was seen (the last of an episode too); actions and rewards [T], lengths [n]; allowed [T, bytes]: the actions that
+    were allowed, as bits (None: all of them, always)."""
 
     horizon: int
     observations: np.ndarray
@@ -67,6 +72,7 @@ class PlayedEpisodes:
     actions: np.ndarray
     rewards: np.ndarray
     lengths: np.ndarray
+    allowed: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -132,7 +138,16 @@ class PlayedEpisodes:
             np.concatenate([self.actions, played.actions[taken]]),
             np.concatenate([self.rewards, played.rewards[taken]]),
             np.concatenate([self.lengths, played.lengths]),
+            self._allowed_with(None if played.allowed is None else packed(played.allowed[:, :H][taken]), taken.sum()),
         )
+
+    def _allowed_with(self, fresh: np.ndarray | None, steps: int) -> np.ndarray | None:
+        """What was allowed [T, bytes] in these and in so many steps more; where nobody said, everything."""
+        said = self.allowed if fresh is None else fresh
+        if said is None:
+            return None
+        parts = ((self.allowed, self.steps), (fresh, steps))
+        return np.concatenate([all_bits(n, said.shape[1]) if part is None else part for part, n in parts])
 
     def head(self, n: int) -> PlayedEpisodes:
         """The first n episodes."""
@@ -141,7 +156,9 @@ class PlayedEpisodes:
         steps = int(self.lengths[:n].sum())
         kept, seen = np.unique(self.seen[: steps + n], return_inverse=True)
         parts = self.observations[kept], seen.ravel(), self.actions[:steps], self.rewards[:steps], self.lengths[:n]
-        return PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
+        allowed = None if self.allowed is None else self.allowed[:steps]
+        found = PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
+        return replace(found, allowed=allowed)
 
     def step_numbers(self) -> np.ndarray:
         """h of each step, [T]."""
@@ -171,13 +188,14 @@ class PlayedEpisodes:
         at, begin = self.begin[episode] + step, (np.cumsum(self.lengths) - self.lengths)[episode] + step
         ended = (step + 1 == self.lengths[episode]) & (step + 1 < self.horizon)
         here, there = self.seen[at], self.seen[at + 1]
-        return PlayedTransitions(
-            self.observations, here, there, self.actions[begin], self.rewards[begin], step, ended, episode
-        )
+        actions, rewards = self.actions[begin], self.rewards[begin]
+        allowed = None if self.allowed is None else self.allowed[begin]
+        return PlayedTransitions(self.observations, here, there, actions, rewards, step, ended, episode, allowed)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
-        return {f"played.{name}": getattr(self, name) for name in KEPT}
+        masks = {} if self.allowed is None else {"played.allowed": self.allowed}
+        return {f"played.{name}": getattr(self, name) for name in KEPT} | masks
 
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> PlayedEpisodes:
         """The episodes in a checkpoint of the same simulator."""
@@ -187,7 +205,10 @@ class PlayedEpisodes:
         fits = fits and int(lengths.sum()) == actions.size and seen.size == actions.size + lengths.size
         if not fits or (seen.size and not 0 <= seen.min() <= seen.max() < len(rows)):
             raise InputError("played: the episodes of the checkpoint do not fit together")
-        return PlayedEpisodes(self.horizon, rows, seen, actions, rewards, lengths)
+        allowed = arrays.get("played.allowed")
+        if allowed is not None and (allowed.dtype != np.uint8 or allowed.ndim != 2 or len(allowed) != actions.size):
+            raise InputError("played.allowed: the masks of the checkpoint do not fit its steps")
+        return PlayedEpisodes(self.horizon, rows, seen, actions, rewards, lengths, allowed)
 
 
 KEPT = ("observations", "seen", "actions", "rewards", "lengths")

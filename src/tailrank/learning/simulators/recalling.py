@@ -43,7 +43,8 @@ def recalled(recall: Recall, played: PlayedEpisodes, n_actions: int) -> PlayedEp
     if recall == Recall():
         return played
     x = _seen(recall, played, n_actions, np.arange(played.seen.size))
-    return PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
+    found = PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
+    return replace(found, allowed=played.allowed)
 
 
 def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarray) -> np.ndarray:
