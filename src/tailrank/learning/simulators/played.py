@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed
@@ -58,8 +59,8 @@ class PlayedTransitions:
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """n episodes with T steps in all: observations [U, m], each once where they repeat; seen [T + n] says which of them
-    was seen (the last of an episode too); actions and rewards [T], lengths [n]."""
+    """n episodes with T steps in all: observations [U, m] (float32, or bytes of images), each once where they repeat;
+    seen [T + n] says which of them was seen (the last of an episode too); actions and rewards [T], lengths [n]."""
 
     horizon: int
     observations: np.ndarray
@@ -76,10 +77,10 @@ class PlayedEpisodes:
         return cls(horizon, *each_once(features.astype(np.float32, copy=False)), actions, rewards, lengths)
 
     @classmethod
-    def none(cls, horizon: int, n_features: int) -> PlayedEpisodes:
+    def none(cls, horizon: int, n_features: int, dtype: DTypeLike = np.float32) -> PlayedEpisodes:
         """Before the first."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(horizon, np.zeros((0, n_features), dtype=np.float32), empty, empty, np.zeros(0), empty)
+        return cls(horizon, np.zeros((0, n_features), dtype=dtype), empty, empty, np.zeros(0), empty)
 
     @property
     def features(self) -> np.ndarray:
@@ -123,7 +124,7 @@ class PlayedEpisodes:
         H = self.horizon
         here = np.arange(H + 1) <= played.lengths[:, None]
         taken = np.arange(H) < played.lengths[:, None]
-        rows, seen = each_once(played.features[here].astype(np.float32))
+        rows, seen = each_once(played.features[here].astype(self.observations.dtype, copy=False))
         rows, place = each_once(np.concatenate([self.observations, rows]))
         return PlayedEpisodes(
             H,
@@ -182,7 +183,7 @@ class PlayedEpisodes:
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> PlayedEpisodes:
         """The episodes in a checkpoint of the same simulator."""
         rows, seen, actions, rewards, lengths = (np.asarray(arrays[f"played.{name}"]) for name in KEPT)
-        fits = rows.ndim == 2 and rows.shape[1] == self.n_features
+        fits = rows.ndim == 2 and rows.shape[1] == self.n_features and rows.dtype == self.observations.dtype
         fits = fits and seen.ndim == lengths.ndim == actions.ndim == 1 and rewards.shape == actions.shape
         fits = fits and int(lengths.sum()) == actions.size and seen.size == actions.size + lengths.size
         if not fits or (seen.size and not 0 <= seen.min() <= seen.max() < len(rows)):
@@ -208,7 +209,10 @@ def observation_keys(features: np.ndarray) -> np.ndarray:
     """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
     draws = np.random.default_rng(0)
     keys = np.zeros(len(features), dtype=np.uint64)
+    if features.dtype == np.uint8:  # four bytes at once
+        features = np.pad(features, ((0, 0), (0, -features.shape[1] % 4))).view(np.uint32)
     for j in range(features.shape[1]):
         mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
-        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+        column = features[:, j] if features.dtype == np.uint32 else (features[:, j] + np.float32(0.0)).view(np.uint32)
+        keys += column.astype(np.uint64) * mixer
     return keys
