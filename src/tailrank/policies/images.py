@@ -180,7 +180,8 @@ class ImageEncoder:
 
 def described(layout: ImageLayout) -> dict[str, str]:
     """The weights of an encoder, as `check_arrays` takes them."""
-    found, k = {}, 0
+    found: dict[str, str] = {}
+    k = 0
     for i, image in enumerate(layout.images):
         h, w, c = image.kept
         found |= {f"mean{i}": f"float32 [{h}, {w}, {c}]", f"scale{i}": "float32 [] > 0"}

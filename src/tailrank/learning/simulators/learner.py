@@ -140,8 +140,7 @@ class CandidatesLearner(SimulatorLearner):
                 most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
                 for some in np.array_split(part, -(-part.size // most)):
                     batch = play_simulator(policy, env, some, keep_features=True)
-                    batch = batch if layout is None else replace(batch, features=layout.rows(batch.features))
-                    played, returns = played.with_played(batch), [*returns, batch.returns]
+                    played, returns = played.with_played(batch, layout), [*returns, batch.returns]
         before = state.fitted[0] if state.fitted else None
         training = trained_for(layout, played, env.n_actions, before, streams.oracle(k, 0, 1))
         candidates, data = self._learning(env, played, training)

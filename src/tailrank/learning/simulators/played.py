@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed
+from tailrank.policies.images import ImageLayout
 
 REPEATED = 5
 """Observations count as finite where each was seen so often on average."""
@@ -117,14 +118,15 @@ class PlayedEpisodes:
         """Where the episodes begin in `seen`, [n]."""
         return np.concatenate([[0], np.cumsum(self.lengths + 1)[:-1]]).astype(np.int64)
 
-    def with_played(self, played: Observed) -> PlayedEpisodes:
-        """These and the episodes of a rollout that kept its features."""
+    def with_played(self, played: Observed, layout: ImageLayout | None = None) -> PlayedEpisodes:
+        """These and the episodes of a rollout that kept its features; layout: where the images are, kept as bytes."""
         if played.features is None:
             raise InputError("features: were not kept")
         H = self.horizon
         here = np.arange(H + 1) <= played.lengths[:, None]
         taken = np.arange(H) < played.lengths[:, None]
-        rows, seen = each_once(played.features[here].astype(self.observations.dtype, copy=False))
+        features = played.features[here]
+        rows, seen = each_once(features.astype(np.float32) if layout is None else layout.rows(features))
         rows, place = each_once(np.concatenate([self.observations, rows]))
         return PlayedEpisodes(
             H,
