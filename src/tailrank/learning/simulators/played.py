@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tailrank.checks import InputError
 from tailrank.episodes.masks import all_bits, packed
 from tailrank.episodes.rollout import Observed
+from tailrank.policies.images import ImageLayout
 
 REPEATED = 5
 """Observations count as finite where each was seen so often on average."""
@@ -62,9 +64,9 @@ class PlayedTransitions:
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """n episodes with T steps in all: observations [U, m], each once where they repeat; seen [T + n] says which of them
-    was seen (the last of an episode too); actions and rewards [T], lengths [n]; allowed [T, bytes]: the actions that
-    were allowed, as bits (None: all of them, always)."""
+    """n episodes with T steps in all: observations [U, m] (float32, or bytes of images), each once where they repeat;
+    seen [T + n] says which of them was seen (the last of an episode too); actions and rewards [T], lengths [n];
+    allowed [T, bytes]: the actions that were allowed, as bits (None: all of them, always)."""
 
     horizon: int
     observations: np.ndarray
@@ -82,10 +84,10 @@ class PlayedEpisodes:
         return cls(horizon, *each_once(features.astype(np.float32, copy=False)), actions, rewards, lengths)
 
     @classmethod
-    def none(cls, horizon: int, n_features: int) -> PlayedEpisodes:
+    def none(cls, horizon: int, n_features: int, dtype: DTypeLike = np.float32) -> PlayedEpisodes:
         """Before the first."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(horizon, np.zeros((0, n_features), dtype=np.float32), empty, empty, np.zeros(0), empty)
+        return cls(horizon, np.zeros((0, n_features), dtype=dtype), empty, empty, np.zeros(0), empty)
 
     @property
     def features(self) -> np.ndarray:
@@ -122,14 +124,15 @@ class PlayedEpisodes:
         """Where the episodes begin in `seen`, [n]."""
         return np.concatenate([[0], np.cumsum(self.lengths + 1)[:-1]]).astype(np.int64)
 
-    def with_played(self, played: Observed) -> PlayedEpisodes:
-        """These and the episodes of a rollout that kept its features."""
+    def with_played(self, played: Observed, layout: ImageLayout | None = None) -> PlayedEpisodes:
+        """These and the episodes of a rollout that kept its features; layout: where the images are, kept as bytes."""
         if played.features is None:
             raise InputError("features: were not kept")
         H = self.horizon
         here = np.arange(H + 1) <= played.lengths[:, None]
         taken = np.arange(H) < played.lengths[:, None]
-        rows, seen = each_once(played.features[here].astype(np.float32))
+        features = played.features[here]
+        rows, seen = each_once(features.astype(np.float32) if layout is None else layout.rows(features))
         rows, place = each_once(np.concatenate([self.observations, rows]))
         return PlayedEpisodes(
             H,
@@ -200,7 +203,7 @@ class PlayedEpisodes:
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> PlayedEpisodes:
         """The episodes in a checkpoint of the same simulator."""
         rows, seen, actions, rewards, lengths = (np.asarray(arrays[f"played.{name}"]) for name in KEPT)
-        fits = rows.ndim == 2 and rows.shape[1] == self.n_features
+        fits = rows.ndim == 2 and rows.shape[1] == self.n_features and rows.dtype == self.observations.dtype
         fits = fits and seen.ndim == lengths.ndim == actions.ndim == 1 and rewards.shape == actions.shape
         fits = fits and int(lengths.sum()) == actions.size and seen.size == actions.size + lengths.size
         if not fits or (seen.size and not 0 <= seen.min() <= seen.max() < len(rows)):
@@ -229,7 +232,10 @@ def observation_keys(features: np.ndarray) -> np.ndarray:
     """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
     draws = np.random.default_rng(0)
     keys = np.zeros(len(features), dtype=np.uint64)
+    if features.dtype == np.uint8:  # four bytes at once
+        features = np.pad(features, ((0, 0), (0, -features.shape[1] % 4))).view(np.uint32)
     for j in range(features.shape[1]):
         mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
-        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+        column = features[:, j] if features.dtype == np.uint32 else (features[:, j] + np.float32(0.0)).view(np.uint32)
+        keys += column.astype(np.uint64) * mixer
     return keys
