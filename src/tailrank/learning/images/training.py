@@ -6,7 +6,7 @@ as many steps again as it had. Of more than `MOST` steps whole episodes are draw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,14 +60,7 @@ class EncoderTraining:
 
     def viewed(self, played: PlayedEpisodes) -> PlayedEpisodes:
         """The episodes (rows of bytes) with what the encoder sees of them."""
-        return PlayedEpisodes(
-            played.horizon,
-            self.encoder.seen(played.observations),
-            played.seen,
-            played.actions,
-            played.rewards,
-            played.lengths,
-        )
+        return replace(played, observations=self.encoder.seen(played.observations))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
