@@ -184,6 +184,11 @@ def wrong(training, played):
     return np.abs(place[learn][near] - place[ask]).mean()
 
 
+def test_masks_stay_with_their_steps(trained, played):
+    masks = np.arange(played[0].steps)[:, None].astype(np.uint8)
+    np.testing.assert_array_equal(trained.viewed(replace(played[0], allowed=masks)).allowed, masks)
+
+
 def test_the_encoder_sees_what_can_be_foreseen(trained, played):
     rng, (found, layout, _) = np.random.default_rng(0), played
     weights = trained.weights | begun(layout, 2, rng)
