@@ -124,19 +124,14 @@ class LowRankOracle:
         self, replay: Replay, n_actions: int, *, rng: np.random.Generator, last: LowRankFit | None = None
     ) -> LowRankFit:
         """The best model for the episodes."""
-        flat = OutcomeData.of(replay, n_actions, known=self.known)
         if last is not None and replay.n < 2 * last.searched:
             data = OutcomeData.of(replay, n_actions, known=self.known, places=last.network)
             setting, psi, searched = last.setting, last.psi, last.searched
         else:
-            best, by = self._search(flat, last, rng)
-            data, setting, psi, searched = flat.stretched(by), best.setting, best.psi, replay.n
+            data = OutcomeData.of(replay, n_actions, known=self.known)
+            best, by = self._search(data, last, rng)
+            data, setting, psi, searched = data.stretched(by), best.setting, best.psi, replay.n
         found = self._fit(data, setting, rng, psi)
-        if self.psi == "gaussian" and setting.phi in SMOOTH:
-            other = flat.stretched(flat.stretch_of((last or found).network))  # the last one is the mean of several
-            again = self._fit(other, setting, rng, None)
-            if again.held_out > found.held_out:
-                data, found = other, again
         return replace(self._join(data, found, rng), searched=searched)
 
     def candidate(self, replay: Replay, n_actions: int, *, rng: np.random.Generator) -> LowRankFit:
