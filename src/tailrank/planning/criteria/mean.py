@@ -17,9 +17,6 @@ from tailrank._system.parallel import over_states
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.tables import MarkovPolicy
 
-ROW_WORK = 16
-"""What one row costs, in products of an induction over budgets."""
-
 TIE = 1e-13
 """What is taken for rounding, relative to the sum of the sizes of all terms."""
 
@@ -34,7 +31,7 @@ def risk_neutral(mdp: FiniteMDP) -> tuple[MarkovPolicy, np.ndarray]:
         now = np.empty(S), np.empty(S)
         rows = (mdp.n_actions, ptr, after, prob, mdp.scaled_rewards(h))
         arguments = (*rows, values[h + 1], most, lack, values[h], *now, actions[h])
-        over_states(backup, arguments, ROW_WORK * mdp.rows_of_states(h))
+        over_states(backup, arguments, mdp.rows_of_states(h))
         most, lack = now
     return MarkovPolicy(actions), values
 

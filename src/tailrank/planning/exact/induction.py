@@ -37,9 +37,6 @@ TIE = 1e-13
 """Values that differ by less, relative to their size, are tied. Without bonus they are sums of non-negative terms, so
 a few units in the last place is all that rounding changes, also of the smallest; tau makes these matter."""
 
-ROW_WORK = 8
-"""What looking at one row costs, in products."""
-
 KEPT_UNITS = 5_000_000
 """Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
 
@@ -321,7 +318,7 @@ def range_from(
     ptr, next_state, _, _ = mdp.rows(h)
     after, before = (low, high), np.empty((2, low.size))
     arguments = (mdp.n_actions, ptr, next_state, reward, *after, cautious, *before)
-    over_states(_kernels.return_range, arguments, ROW_WORK * mdp.rows_of_states(h))
+    over_states(_kernels.return_range, arguments, mdp.rows_of_states(h))
     return before[0], before[1]
 
 
