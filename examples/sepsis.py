@@ -41,18 +41,19 @@ class TimeLived(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(0.0, 715.0, (1,), np.float64)
         self.state = 0
 
-    def reset(self, **options: Any) -> tuple[int, dict]:
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
         self.state, info = self.env.reset(**options)
-        return self.state, info
+        return np.array([float(self.state)]), info
 
-    def step(self, action: np.ndarray) -> tuple[int, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self.state == HOME:
-            return HOME, 1.0, False, False, {}
+            return np.array([float(HOME)]), 1.0, False, False, {}
         self.state, _, _, _, info = self.env.step(action)
         reward = {DEATH: 0.0, HOME: 1.0}.get(int(self.state), WARD)
-        return self.state, reward, self.state == DEATH, False, info
+        return np.array([float(self.state)]), reward, self.state == DEATH, False, info
 
 
 def ward() -> gymnasium.Env:
