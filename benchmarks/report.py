@@ -209,8 +209,9 @@ def million(results: dict) -> str:
     text = """## A million states
 
 4 actions, 5 outcomes a pair, 20 steps, rewards 0..10 (201 budgets), any start: `tailrank.solve(mdp, 0.1, memory="16GB",
-seconds=600)`, all of it: the induction, the policy, its return law and that of the risk-neutral policy. The difference
-is between the CVaR of the law, pushed forward, and the value of the induction, worked backward.
+seconds=600)`, all of it: the induction, the policy and its return law (that of the risk-neutral policy is found when it
+is asked for). The difference is between the CVaR of the law, pushed forward, and the value of the induction, worked
+backward.
 """
     columns = (
         "next states",

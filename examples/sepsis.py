@@ -6,8 +6,8 @@ exactly from the table that comes with the simulator.
 
 A return that tells patients apart is quality-adjusted time: of ten four-hour blocks a block at home counts 1, a block
 in intensive care 1/2, and nothing is counted after death. Treatments that get patients home sooner can be those of
-which more patients die early. Action a is the a-th admissible treatment of the state (counted round, where there are
-fewer). The learner is shown the number of the state and the reward, no table.
+which more patients die early. The simulator says in `info` which of the 25 treatments are admissible in a state, about
+three; no others are played. The learner is shown that, the number of the state and the reward, no table.
 
     python examples/sepsis.py [PICTURE]
 """
@@ -36,20 +36,11 @@ def assets() -> Any:
     return MDPParameters(Path(icu_sepsis.__file__).parent / "envs" / "assets")
 
 
-@cache
-def treatments() -> np.ndarray:
-    """The treatment (0..24) of each state [713] and action [13]: the admissible ones, counted round."""
-    admissible = assets().admissible_actions[:DEATH]
-    most = max(len(doses) for doses in admissible)
-    return np.array([[doses[a % len(doses)] for a in range(most)] for doses in admissible])
-
-
 class TimeLived(gymnasium.Wrapper):
     """Quality-adjusted time; patients at home go on living."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.action_space = gymnasium.spaces.Discrete(treatments().shape[1])
         self.observation_space = gymnasium.spaces.Box(0.0, 715.0, (1,), np.float64)
         self.state = 0
 
@@ -57,10 +48,10 @@ class TimeLived(gymnasium.Wrapper):
         self.state, info = self.env.reset(**options)
         return np.array([float(self.state)]), info
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self.state == HOME:
             return np.array([float(HOME)]), 1.0, False, False, {}
-        self.state, _, _, _, info = self.env.step(divmod(treatments()[self.state, action], 5))
+        self.state, _, _, _, info = self.env.step(action)
         reward = {DEATH: 0.0, HOME: 1.0}.get(int(self.state), WARD)
         return np.array([float(self.state)]), reward, self.state == DEATH, False, info
 
@@ -90,8 +81,9 @@ TASK = Task(
 def table(timed: bool, horizon: int) -> FiniteMDP:
     """Exactly: survival within the horizon (the simulator's own reward), or quality-adjusted time."""
     params = assets()
-    moves = np.zeros((716, treatments().shape[1], 716))
-    moves[:DEATH] = params.tx_mat[np.arange(DEATH)[:, None], treatments()]
+    moves = np.zeros((716, 25, 716))
+    for patient, doses in enumerate(params.admissible_actions[:DEATH]):
+        moves[patient, doses] = params.tx_mat[patient, doses]
     for end in (DEATH, HOME, 715):
         moves[end, :, end] = 1.0
     state, action, after = np.nonzero(moves)

@@ -238,7 +238,7 @@ TASKS = {
     "sepsis": (Ward, 10),
 }
 """What makes the environment, and its horizon."""
-FOR_DEFAULTS = ("trading", "pole", "maze", "hover", "lava", "sepsis")
+FOR_DEFAULTS = ("trading", "pole", "maze", "stock", "hover", "lava", "sepsis")
 """Tasks that were looked at when defaults were chosen; the others only judge."""
 
 

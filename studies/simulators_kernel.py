@@ -1,12 +1,15 @@
 """Kernel models and shortfall networks on simulators beside deep rivals, at equal numbers of environment steps.
 
-    python studies/simulators_kernel.py [--tasks NAME ...] [--methods NAME ...] [--steps N ...] [--seeds N] [--table]
+    python studies/simulators_kernel.py [--tasks NAME ...] [--methods NAME ...] [--steps N ...] [--seeds N] [--tau T]
+                                        [--table]
 
-A run is a task, a method, a number of steps and a seed; its line is appended to studies/results/simulators_kernel.jsonl
-when it is done, and runs that are there already are skipped, so that the study can be stopped and taken up again.
---table writes docs/simulators_kernel_results.md from the file. Steps of the choice among outputs count as steps.
+A run is a task, a method, a number of steps, a seed and a tau; its line is appended to
+studies/results/simulators_kernel.jsonl when it is done, and runs that are there already are skipped, so that the study
+can be stopped and taken up again. --table writes docs/simulators_kernel_results.md from the file. Steps of the choice
+among outputs count as steps.
 
-Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults; so were `lava` (seeds 5
+Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults, and `stock` with seed 0
+to judge the crossed plan; so were `lava` (seeds 5
 to 7, and 100 with 15,000 steps) and `sepsis` (episodes drawn from its table) for observations that can be numbered, and
 CartPole-v1, Taxi-v4, MountainCar-v0 and CliffWalking-v1 for the exploration. The others only judge, and seeds that are
 reported begin at 100. qr-dqn and ppo need the extra `deep`.
@@ -29,8 +32,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import gymnasium
-import numpy as np
-from simulator_tasks import FOR_DEFAULTS, TASKS, rule_of_thumb
+from _simulators_page import DEEP, FIXED, METHODS, page
+from simulator_tasks import TASKS, rule_of_thumb
 
 from tailrank import cvar, cvar_interval
 from tailrank.envs import open_simulator
@@ -41,23 +44,21 @@ from tailrank.learning.rivals.observations.equal_steps import trained_rival
 from tailrank.policies.tables import UniformPolicy
 
 RESULTS, PAGE = HERE / "results" / "simulators_kernel.jsonl", HERE.parent / "docs" / "simulators_kernel_results.md"
-METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "search", "shortfall-dqn", "auto")
-DEEP = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
 TAU, FIRST, FRESH, WIDTH = 0.1, 100, 2000, 8
 FEWER = {"lander": 500}
 """Fresh episodes where 2,000 would take longer than the training."""
 
 
-def run(task: str, method: str, steps: int, seed: int) -> dict[str, object]:
-    """Train with so many steps, judge on fresh episodes."""
+def run(task: str, method: str, steps: int, seed: int, tau: float) -> dict[str, object]:
+    """Train with so many steps for the tail tau, judge on fresh episodes."""
     make, horizon = TASKS[task]
     with open_simulator(make, horizon=horizon, width=WIDTH) as env:
         streams, begun = Streams(seed), time.process_time()
-        policy, about = trained(method, env, steps, seed, streams)
+        policy, about = trained(method, env, steps, tau, streams)
         seconds = time.process_time() - begun
         returns = play_simulator(policy, env, streams.evaluation_seeds(0, FEWER.get(task, FRESH))).returns
-    found = cvar_interval(returns, TAU, 0.95, rng=streams.evaluation(0, 1))
-    row = {"task": task, "method": method, "steps": steps, "seed": seed, "cvar": cvar(returns, TAU)}
+    found = cvar_interval(returns, tau, 0.95, rng=streams.evaluation(0, 1))
+    row = {"task": task, "method": method, "steps": steps, "seed": seed, "tau": tau, "cvar": cvar(returns, tau)}
     row |= {"low": found.lower, "high": found.upper, "mean": float(returns.mean()), "seconds": round(seconds, 1)}
     return row | about | {"commit": commit()}
 
@@ -68,14 +69,14 @@ def commit() -> str:
     return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def trained(method, env, steps, seed, streams):
+def trained(method, env, steps, tau, streams):
     """The policy of a method after about so many steps, and what it says about itself."""
     if method == "uniform":
         return UniformPolicy(env.n_actions, env.horizon, streams.planner(0)), {}
     if method == "rule":
         return rule_of_thumb(env.name), {}
     if method in ("kernel", "search", "shortfall-dqn", "auto"):
-        learner = replace(make_learner(method, "simulator", tau=TAU), total_steps=steps)
+        learner = replace(make_learner(method, "simulator", tau=tau), total_steps=steps)
         state = learner.init(env, streams)
         while not learner.over(state, env.horizon):
             state, _ = learner.step(state, env, streams)
@@ -83,57 +84,14 @@ def trained(method, env, steps, seed, streams):
         about = {"played": state.steps, "returned": returned.returned, "promise": returned.about["promise"]}
         return returned.policy, about
     name = {"qr-dqn-mean": "qr-dqn by mean", "qr-dqn-cvar": "qr-dqn by cvar"}.get(method, method)
-    policy, played = trained_rival(name, env, steps, TAU, streams)
+    policy, played = trained_rival(name, env, steps, tau, streams)
     return policy, {"played": played}
 
 
 def rows() -> list[dict]:
-    """What was run."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.is_file() else []
-
-
-def table() -> str:
-    """The page: a row a task and number of steps, CVaR of every method (all seeds), the best in bold, a verdict."""
-    found = rows()
-    lines = ["| task | steps | " + " | ".join((*METHODS, "auto against deep rivals")) + " |"]
-    lines.append("| --- | ---: |" + " ---: |" * len(METHODS) + " --- |")
-    for task in TASKS:
-        for steps in sorted({r["steps"] for r in found if r["task"] == task and r["steps"]}):
-            cells, means = [], {}
-            for method in METHODS:
-                fixed = method in ("uniform", "rule")
-                mine = [
-                    r for r in found if r["task"] == task and r["method"] == method and (fixed or r["steps"] == steps)
-                ]
-                values = [r["cvar"] for r in sorted(mine, key=lambda r: r["seed"])][: 1 if fixed else None]
-                cells.append(", ".join(f"{v:.3g}" for v in values))
-                if values:
-                    means[method] = float(np.mean(values))
-            best = max((m for m in means if m not in ("uniform", "rule")), key=means.get, default="")
-            best = best if sum(m not in ("uniform", "rule") for m in means) > 1 else ""
-            cells = [f"**{c}**" if m == best else c for m, c in zip(METHODS, cells, strict=True)]
-            star = " (defaults)" if task in FOR_DEFAULTS else ""
-            cells.append(verdict([r for r in found if r["task"] == task and r["steps"] == steps]))
-            lines.append(f"| {task}{star} | {steps:,} | " + " | ".join(cells) + " |")
-    times = [
-        f"{m} {np.mean([r['seconds'] for r in found if r['method'] == m and r['steps'] == s]):.0f} s at {s:,}"
-        for m in METHODS[2:]
-        for s in sorted({r["steps"] for r in found if r["method"] == m})
-    ]
-    return "\n".join([*lines, "", "Processor seconds of a run, mean over tasks: " + ", ".join(times) + ".", ""])
-
-
-def verdict(found: list[dict]) -> str:
-    """Of auto beside the deep rivals of a task and number of steps, by the 95% intervals of all their runs."""
-    mine, theirs = ([r for r in found if r["method"] in names] for names in (("auto",), DEEP))
-    if not mine or not theirs:
-        return ""
-    if min(r["low"] for r in mine) > max(r["high"] for r in theirs):
-        return f"better than all of {len(theirs)}"
-    if max(r["high"] for r in mine) < max(r["low"] for r in theirs):
-        return "worse than the best"
-    best = np.mean([r["cvar"] for r in mine]) >= max(r["cvar"] for r in theirs)
-    return "best, intervals overlap" if best else "not best, intervals overlap"
+    """What was run; lines without a tau are older than that setting."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.is_file() else []
+    return [{"tau": TAU} | json.loads(line) for line in lines]
 
 
 def possible(task: str, method: str) -> bool:
@@ -155,17 +113,18 @@ def main() -> None:
     options.add_argument("--methods", nargs="*", default=list(METHODS))
     options.add_argument("--steps", nargs="*", type=int, default=[15_000, 60_000])
     options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--tau", type=float, default=TAU)
     options.add_argument("--table", action="store_true")
     given = options.parse_args()
     if given.table:
-        PAGE.write_text(table())
+        PAGE.write_text(page(rows()))
         return
-    done = {(r["task"], r["method"], r["steps"], r["seed"]) for r in rows()}
+    done = {(r["task"], r["method"], r["steps"], r["seed"], r["tau"]) for r in rows()}
     for seed in range(FIRST, FIRST + given.seeds):
         for steps in given.steps:
             for task in given.tasks:
                 for method in given.methods:
-                    key = (task, method, 0 if method in ("uniform", "rule") else steps, seed)
+                    key = (task, method, 0 if method in FIXED else steps, seed, given.tau)
                     if key in done or not possible(task, method):
                         continue
                     row = run(*key)

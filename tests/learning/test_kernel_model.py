@@ -21,6 +21,8 @@ from tailrank.learning.simulators.model import fit_kernel
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
+from tailrank.learning.simulators.state import CandidatesState
+from tailrank.planning.kernel.induction import plan_crossed, plan_kernel
 from tailrank.policies.kernel import interpolation
 from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import storage
@@ -220,6 +222,19 @@ def test_steps_can_be_the_limit():
     assert 500 <= state.steps <= 750
 
 
+def test_the_choice_goes_by_all_rounds():
+    one = learner(total=60)
+    none = CandidatesState(4, PlayedEpisodes.none(3, 1), ())
+    first = replace(none, before=none.rounds_of((0, 1, 2)), finalists=(0, 1, 2), returns=np.array([[5.0], [4], [0]]))
+    before = first.rounds_of((0, 1))
+    np.testing.assert_array_equal(before, [[5.0], [4.0]])
+    last = replace(first, finalists=(0, 1), before=before, returns=np.array([[1.0, 1.0], [2.0, 2.0]]))
+    last = replace(last, imagined=np.zeros((3, 0)))
+    assert one.survivors(last) == (1,)  # the worst tenth of 4, 2, 2 is better than that of 5, 1, 1
+    mean = replace(one, tau=1.0)
+    assert mean.survivors(replace(last, before=np.array([[9.0], [4.0]]))) == (0,)  # 11 against 8; the last round: 2, 4
+
+
 def test_a_bound_comes_with_enough_episodes():
     one = learner(total=300, choice=0.6)
     state, _ = run(one, Walk())
@@ -281,22 +296,29 @@ class Toll(Simulated):
         return (1.0 - 10.0 * (rng.random() < 1 / 12) if action == 0 else 0.0), latent, True
 
 
-def test_the_tail_needs_more_neighbours():
-    """The toll is as likely everywhere; with more neighbours the places differ less by luck."""
+def test_the_crossed_plan_does_not_believe_in_places_where_nobody_happened_to_pay():
+    """The toll is as likely everywhere: the shortfall of budget 1 is 10 / 12 with it, and 1 without."""
     env, streams = Toll(), Streams(5)
     batch = play_simulator(
         UniformPolicy(2, 1, streams.planner(0)), env, streams.train_seeds(0, 1500), keep_features=True
     )
     played = PlayedEpisodes.none(1, 1).with_played(batch)
-    fitted, mean = (KernelCandidate().fit(FitData(played, 2, tau), np.random.default_rng(0)) for tau in (0.1, 1.0))
-    assert [output.name for output in fitted.outputs()][2:] == ["kernel, more neighbours"]
-    assert fitted.model.wide is not None
-    assert mean.model.wide is None
+    fitted = KernelCandidate().fit(FitData(played, 2, 0.1), np.random.default_rng(0))
+    assert [output.name for output in fitted.outputs()][2:] == ["kernel, crossed"]
+    model, allowed = fitted.model, np.ones_like(fitted.model.visits, dtype=bool)
+    assert model.halves is not None
+    plain = plan_kernel(model.rows, model.scale, 1, model.start, 0.1, np.zeros(allowed.shape), allowed).curve
+    crossed = plan_crossed(model.halves, model.scale, 1, model.start, 0.1, allowed).curve
+    budgets = model.scale.budget(np.arange(model.scale.count), 1)
+    assert np.interp(1.0, budgets, plain) < 0.81
+    assert 10 / 12 < np.interp(1.0, budgets, crossed) < 1.02
 
-    def paid(rows):
-        """How likely the toll is at each place."""
-        return np.add.reduceat(rows.weight * (rows.shift == rows.shift.min()), rows.ptr[:-1])[::2]
 
-    narrow, wide = paid(fitted.model.rows), paid(fitted.model.wide)
-    assert wide.mean() == pytest.approx(1 / 12, abs=0.02)
-    assert wide.std() < 0.8 * narrow.std()
+def test_no_halves_where_an_action_is_in_one_of_them_only():
+    x = np.linspace(0.0, 1.0, 42, dtype=np.float32)[:, None]
+    actions = np.r_[1, np.zeros(20, dtype=int)]  # 21 episodes of one step, action 1 in the first alone
+    played = PlayedEpisodes.of(3, x, actions, x[::2, 0].astype(float), np.ones(21, dtype=int))
+    model = fit_kernel(played, 2, 10, 20, 10**6, np.random.default_rng(0))
+    assert model.halves is None
+    fitted = FittedKernel(model, 0.1, 3, 0.3, 0.1, played.returns())
+    assert [output.name for output in fitted.outputs()] == ["kernel, share 0", "kernel, share 0.1"]

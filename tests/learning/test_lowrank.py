@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lowrank_parts import played, random_weights
 
 import crashes
 from tailrank import load
@@ -21,14 +22,11 @@ from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.oracle import LowRankOracle
-from tailrank.learning.lowrank.places import sensitivity, stretch
 from tailrank.learning.lowrank.planning import exploration_of, not_given_up, support_of
 from tailrank.learning.lowrank.state import LowRankState
 from tailrank.learning.lowrank.transitions import SeenTransitions
-from tailrank.learning.lowrank.units import UnitData, network_units
 from tailrank.learning.schedule import PRACTICAL
 from tailrank.policies.lowrank import SupportPlan
-from tailrank.policies.tables import UniformPolicy
 from tailrank.risk.law import cvar
 from tailrank.runs import run as runs
 from tailrank.runs.config import RunConfig
@@ -37,12 +35,6 @@ from tailrank.runs.policy_files.lowrank import to_parts
 
 class Stop(Exception):
     pass
-
-
-def random_weights(rng, k=2, heads=3, K=3, L=2, width=4):
-    units = network_units(UnitData(np.zeros((1, k)), np.zeros(1), np.zeros((1, 1))), width, rng)
-    w = network.fresh(1, heads, K, L, units)
-    return {name: x if name == "units" else x + 0.5 * rng.normal(size=x.shape) for name, x in w.items()}
 
 
 def random_outcomes(rng, n=7, k=2, heads=3, K=3, L=2):
@@ -137,15 +129,6 @@ def test_gaussians_are_those_of_scipy():
     z = rng.normal(size=(5, 3))
     expected = multivariate_normal(psi.means[0], root @ root.T).logpdf(z)
     assert psi.log_densities(z)[:, 0] == pytest.approx(expected, rel=1e-6)
-
-
-def played(name, n, **settings):
-    env = make_simulator(name, **settings)
-    uniform = UniformPolicy(env.n_actions, env.horizon, np.random.default_rng(0))
-    found = play_simulator(uniform, env, 2 * np.arange(n), keep_features=True)
-    replay = Replay(env.horizon, env.n_features)
-    replay.add(found.features[:, :-1], found.actions, np.zeros_like(found.actions), found.lengths, found.rewards)
-    return env, replay
 
 
 @pytest.fixture(scope="module")
@@ -259,41 +242,6 @@ def test_settings_are_searched_for_only_where_a_quick_fit_wins(monkeypatch):
         learner.init(lock, Streams(1))
     few = replace(learner, pilot=39, longest_pilot=39).init(lock, Streams(1))  # too few to compare
     assert (few.fit, few.compared) == (None, 39)
-
-
-def test_sensitivity_is_the_fisher_information_of_what_the_network_says():
-    rng = np.random.default_rng(5)
-    w = random_weights(rng, L=1)
-    net = network.network_of(w, np.zeros(2), np.array([[2.0, 0.3], [0.0, 0.5]]), 3)
-    x, action = rng.normal(size=(4, 2)), np.array([0, 2, 1, 2])
-    expected = np.zeros((2, 2))
-    for i, a in enumerate(action):
-        here = net.split(0, x[i : i + 1])[0][0, a]
-        slopes = []
-        for move in 1e-6 * np.linalg.inv(net.project):  # one place at a time
-            up, down = (np.log(net.split(0, x[i : i + 1] + side * move)[0][0, a]) for side in (1, -1))
-            slopes.append((up - down) / 2e-6)
-        expected += np.einsum("kj,j,lj->kl", slopes, here, slopes) / len(action)
-    assert sensitivity(net, x, np.zeros(4, dtype=np.int64), action) == pytest.approx(expected, rel=1e-5)
-
-
-def test_stretched_places_are_wide_where_outcomes_change_and_say_the_same():
-    rng = np.random.default_rng(6)
-    w = {name: x.copy() for name, x in random_weights(rng, L=1).items()}
-    w["hidden"][1], w["heads"][2] = 0.0, 0.0  # nothing depends on the second feature
-    net = network.network_of(w, np.zeros(2), np.eye(2), 3)
-    x, h, action = rng.normal(size=(50, 2)), np.zeros(50, dtype=np.int64), rng.integers(3, size=50)
-    for project in (np.eye(2), np.array([[0.0, 3.0], [1.0, 0.0]])):
-        by = project @ stretch(net, x, h, action, project)
-        assert np.linalg.norm(by[0]) > 9 * np.linalg.norm(by[1])
-    _env, replay = played("continuous-lowrank", 20, horizon=4, n_features=2, d=3, n_actions=3)
-    data, by = OutcomeData.of(replay, 3), np.array([[2.0, 0.5], [0.5, 1.0]])
-    psi = gaussians.begin(data.after[data.followed], 3, 4.0, rng)
-    moved = [np.linalg.inv(one @ one.T) for one in psi.whiteners]
-    moved = np.stack([gaussians.whitener(by.T @ one @ by) for one in moved])
-    other = data.stretched(by)
-    log_psi = other.log_psi((gaussians.Gaussians(psi.means @ by, moved),)) + other.scale * other.followed[:, None]
-    assert log_psi == pytest.approx(data.log_psi((psi,)), abs=1e-6)
 
 
 def test_known_laws_of_rewards_are_not_learned():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailrank.learning.decoding import _mixture_kernels
-from tailrank.learning.decoding.mixture import fill_mixture, fit_mixture, subspace
+from tailrank.learning.decoding.mixture import fill_mixture, fit_mixture, noise_edge, subspace
 from tailrank.policies.decoders.base import decode, posterior
 from tailrank.policies.decoders.mixture import MixtureDecoder
 
@@ -133,6 +133,35 @@ def test_weights_bring_out_a_rare_direction():
     basis, _ = subspace(samples, [weights] * 4, 16)
     plain, _ = subspace(samples, [np.ones(n)] * 4, 16)
     assert np.linalg.norm(basis.T @ axis) > max(0.9, np.linalg.norm(plain.T @ axis))
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_with_equal_weights_the_edge_is_that_of_marchenko_and_pastur(n):
+    assert noise_edge(np.full(n, 1 / n), 100) == pytest.approx((1 + np.sqrt(100 / n)) ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize(("m", "counts"), [(512, (1, 9, 60)), (64, (2, 9, 200)), (256, (300, 300)), (300, (3, 1000))])
+def test_the_edge_is_the_largest_eigenvalue_of_weighted_noise(m, counts):
+    """Latents that count alike, met so many times each: the largest eigenvalue of plain noise lies just below."""
+    rng = np.random.default_rng(m)
+    share = np.concatenate([np.full(n, 1 / n) for n in counts]) / len(counts)
+    tops = []
+    for _ in range(8):
+        noise = rng.normal(size=(share.size, m)) * np.sqrt(share)[:, None]
+        tops.append(np.linalg.eigvalsh(noise @ noise.T)[-1])
+    assert 0.8 < np.mean(tops) / noise_edge(share, m) < 1.02
+
+
+def test_one_observation_in_many_dimensions_is_no_direction():
+    """Of a latent that was met once a large weight shows the noise of that one observation, not where it lies."""
+    rng = np.random.default_rng(2)
+    m, n = 512, 60
+    samples = [rng.normal(size=(n, m)) for _ in range(4)]
+    for x in samples:
+        x[0, 0] += 12.0
+    weights = np.where(np.arange(n) == 0, 1.0, 1 / (n - 1))
+    basis, _ = subspace(samples, [weights] * 4, 16)
+    assert basis.shape == (m, 1), "four heavy observations would be four directions"
 
 
 def numpy_em(points, centres, weights, passes):

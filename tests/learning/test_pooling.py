@@ -155,3 +155,32 @@ def test_drawn_models_have_the_posterior_law():
     assert np.all(np.abs(draws.mean(axis=0) - p) <= 5 * error / np.sqrt(4000) + 1e-12)
     many = error > 0
     np.testing.assert_allclose(draws.std(axis=0)[many], error[many], rtol=0.1)
+
+
+def test_a_pair_that_was_never_tried_has_the_law_of_its_state_where_it_is_allowed():
+    pair, outcome, held, truth = drawn_transitions()
+    kept = (pair != 4) & (pair != 5)
+    allowed = np.ones((3, 6), dtype=bool)
+    allowed[0, 5] = False
+    laws = pooled_laws(pair[kept], outcome[kept], held[kept], 3, 6, allowed)
+    p, counts = dense(laws, truth.shape), counts_of(pair[kept], outcome[kept], truth.shape)
+    np.testing.assert_allclose(p[0, 4], laws.kappa * counts[0].sum(axis=0) / counts[0].sum())
+    assert p[0, 5].sum() == 0
+    np.testing.assert_array_equal(laws.mass[0, 4:], 0)
+
+
+def test_a_drawn_model_is_drawn_around_the_counts_and_in_doubt_about_outcomes_never_seen():
+    pair, outcome, _, _ = drawn_transitions(600)
+    features = np.column_stack([pair // 6, np.full(600, 3)])[:, :, None].astype(float)
+    batch = episodes(
+        features[:, [0, 1, 1]], np.column_stack([outcome, np.zeros(600)]) * 1.0, np.column_stack([pair % 6] * 2)
+    )
+    fitted = KernelCandidate().fit(
+        FitData(PlayedEpisodes.none(2, 1).with_played(batch), 6, 0.1), np.random.default_rng(0)
+    )
+    model, rng = fitted.model, np.random.default_rng(1)
+    mean = np.mean([model.drawn(rng).rows.weight for _ in range(400)], axis=0)
+    np.testing.assert_allclose(mean, model.rows.weight, atol=0.04)
+    np.testing.assert_allclose(1 / np.sqrt(1 + model.drawn(rng).nearby), 1 / (1 + model.nearby))
+    assert fitted.supersedes
+    assert fitted.explorer(rng).budgets is None

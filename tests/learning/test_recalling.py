@@ -51,6 +51,23 @@ class Echo(Simulated):
         return float(action == latent), action, False
 
 
+class Held(Simulated):
+    """The last action is shown beside numbers with fat tails; changing it costs. The past tells nothing more."""
+
+    horizon, n_actions, n_features = 20, 5, 4
+
+    def _begin(self, rng):
+        return np.zeros(4)
+
+    def _see(self, h, latent, rng):
+        return np.asarray(latent)
+
+    def _move(self, h, latent, action, rng):
+        move = rng.standard_t(3) - 0.2 * latent[1]
+        there = np.array([action, latent[1] + move, move, rng.normal()])
+        return (action - 2) * move - 0.1 * abs(action - latent[0]), there, False
+
+
 class Walk(Simulated):
     """A walk on 12 places with slips, the place shown one-hot; it ends at either end, 1 is paid on the right."""
 
@@ -89,6 +106,11 @@ def test_the_past_is_taken_where_it_tells_what_follows(env, needed):
     n = 300 if env.horizon == 1 else 60
     for seed in range(3):
         assert needed_recall(random_episodes(env, n, seed)[1], env.n_actions) == needed
+
+
+def test_a_past_that_the_present_repeats_is_left_out():
+    for seed in range(3):
+        assert needed_recall(random_episodes(Held(), 100, seed)[1], 5) == Recall()
 
 
 def test_counts_see_no_past_in_a_walk_that_has_none():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from tailrank import FiniteMDP, solve
 from tailrank.learning.simulators.model import merged
-from tailrank.planning.kernel.induction import kept_steps, plan_kernel
+from tailrank.planning.kernel.induction import kept_steps, plan_crossed, plan_kernel
 from tailrank.policies.kernel import BudgetScale
 
 
@@ -52,6 +54,70 @@ def test_against_plain_numpy(seed):
         if left < H:
             np.testing.assert_allclose(plan.tables[left], table, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(plan.curve, 0.5 * start @ table, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crossed_against_plain_numpy(seed):
+    """Each half values by hand what the other one chooses; the tables are the mean of the two."""
+    rng = np.random.default_rng(seed)
+    M, A, H, C = 4, 3, 5, 12
+    halves = [random_rows(rng) for _ in range(2)]
+    scale = BudgetScale(0.5, -4.0, C, 0.25)
+    allowed, start = rng.random((M, A)) < 0.7, rng.dirichlet(np.ones(M))
+    plan = plan_crossed((halves[0][3], halves[1][3]), scale, H, start, 0.3, allowed)
+    tables = [np.tile(np.maximum(np.arange(C) - 4.0, 0.0), (M, 1)) for _ in halves]
+    for left in range(1, H + 1):
+        q = np.full((2, M, A, C), np.inf)
+        for half, j, a, c in np.ndindex(q.shape):
+            if allowed[j].any() and not allowed[j, a]:
+                continue
+            after, shift, weight = (part[j, a] for part in halves[half][:3])
+            ahead = [
+                max(c - s - 4.0 + 0.25 * (left - 1) / 0.5, 0.0) if z == M else value(tables[half][z], c - s)
+                for z, s in zip(after, shift, strict=True)
+            ]
+            q[half, j, a, c] = weight @ ahead
+        tables = [np.empty((M, C)) for _ in halves]
+        for half, j, c in np.ndindex(2, M, C):
+            theirs = q[1 - half, j]
+            best = [a for a in range(A) if theirs[a, c] <= theirs[:, c].min() + 1e-9]
+            tables[half][j, c] = q[half, j, min(best, key=lambda a, t=theirs: t[a, -1]), c]
+        if left < H:
+            np.testing.assert_allclose(plan.tables[left], np.mean(tables, axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(plan.curve, 0.5 * start @ np.mean(tables, axis=0), rtol=1e-9)
+
+
+def test_crossed_plans_of_two_equal_halves_are_the_plain_plan():
+    rng = np.random.default_rng(3)
+    rows, scale = random_rows(rng)[3], BudgetScale(0.5, -4.0, 12, 0.25)
+    allowed, start = np.ones((4, 3), dtype=bool), np.full(4, 0.25)
+    plain = plan_kernel(rows, scale, 5, start, 0.3, np.zeros((4, 3)), allowed)
+    crossed = plan_crossed((rows, rows), scale, 5, start, 0.3, allowed)
+    np.testing.assert_allclose(crossed.tables, plain.tables, atol=1e-6)
+    assert crossed.promise == pytest.approx(plain.promise)
+
+
+@pytest.mark.parametrize("H", [1, 3])
+def test_no_optimism_where_all_actions_are_equal(H):
+    """Rewards 0 or 1 with probability 1/2 whatever is done; each action was tried eight times in each half. The plain
+    plan believes that the luckiest of five is better, the crossed one does not, on average over draws of the data."""
+    rng = np.random.default_rng(0)
+    A, scale = 5, BudgetScale(1.0, -1.0, 6, 0.0)
+    law = np.array([math.comb(H, k) for k in range(H + 1)]) / 2**H
+    truth = np.maximum(np.arange(6)[:, None] - 1.0 - np.arange(H + 1), 0.0) @ law
+    plain, crossed = [], []
+    for _ in range(300):
+        ones = rng.binomial(8, 0.5, size=(2, A)) / 8
+        weights = [np.column_stack([1 - p, p]).ravel() for p in (*ones, ones.mean(axis=0))]
+        pair, zero = np.repeat(np.arange(A), 2), np.zeros(2 * A, dtype=int)
+        *halves, both = (merged(pair, zero, np.tile([0.0, 1.0], A), w, 1, A) for w in weights)
+        args, all_ = (scale, H, np.ones(1)), np.ones((1, A), dtype=bool)
+        plain.append(plan_kernel(both, *args, 0.5, np.zeros((1, A)), all_).curve - truth)
+        crossed.append(plan_crossed(tuple(halves), *args, 0.5, all_).curve - truth)
+    found, error = np.mean(crossed, axis=0), np.std(crossed, axis=0) / np.sqrt(300)
+    assert (found >= -3 * error).all()
+    assert (found <= 3 * error + 0.03 * (H - 1)).all()  # the same draw of the data counts in every step
+    assert np.mean(plain, axis=0)[3] < -0.08 * H  # the shortfall of budget 2 looks smaller than it is
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.3, 1.0])

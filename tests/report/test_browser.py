@@ -146,6 +146,18 @@ def test_the_slider_moves_every_chart(files, visit):
     assert picture.get_attribute("aria-label").startswith("Distribution of returns. This policy: CVaR 10.")
 
 
+def test_a_spread_law_is_not_flat_beside_a_sure_one(tmp_path, visit):
+    rows = [(0, 0, 0, 1.0, 40), *((0, 1, 0, 0.01, reward) for reward in range(100))]
+    path = tmp_path / "sure.html"
+    solve(rows, tau=0.1, horizon=1).report(path)
+    page = visit(path)
+    heights = (
+        "[...document.querySelectorAll('#returns .picture rect.neutral')].map((bar) => +bar.getAttribute('height'))"
+    )
+    page.wait_for_function(f"{heights}.length > 0")
+    assert max(page.evaluate(heights)) > 60  # of 100; on the scale of the sure return it would be 1 to 4
+
+
 def test_the_table_of_a_chart_says_what_the_chart_shows(subjects, files, visit):
     page = visit(files["betting"])
     page.locator("#returns summary").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -22,14 +23,21 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_of_0_1_goes_on_to_the_same_bits(name, tmp_path):
+def test_a_run_of_0_1_goes_on_to_the_same_rows(name, tmp_path):
+    """To rounding: the rows before the stop are those of another processor, whose sums have other last bits."""
     shutil.copytree(OLD / name, tmp_path / "old")
     assert is_flat(read_toml(OLD / name / "config.toml"))
     resume(tmp_path / "old")
     run(RunConfig.read(OLD / name / "config.toml"), tmp_path / "new")
     assert not is_flat(read_toml(tmp_path / "new" / "config.toml"))
     assert RunConfig.read(tmp_path / "new" / "config.toml") == RunConfig.read(OLD / name / "config.toml")
-    assert (tmp_path / "old" / "rows.jsonl").read_bytes() == (tmp_path / "new" / "rows.jsonl").read_bytes()
+    old, new = ([json.loads(line) for line in (tmp_path / run / "rows.jsonl").open()] for run in ("old", "new"))
+    assert len(old) == len(new)
+    for mine, fresh in zip(old, new):
+        assert list(mine) == list(fresh)
+        for key, value in fresh.items():
+            near = pytest.approx(value, rel=1e-12, abs=1e-15) if isinstance(value, float) else value
+            assert mine[key] == near, key
     resume(tmp_path / "old")  # it is finished, and still the same run
 
 

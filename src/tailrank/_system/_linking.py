@@ -8,6 +8,7 @@ address of one after all, it is made then.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,7 @@ class Unfinished(JITCodeLibrary):
 @contextmanager
 def linked_as_they_are() -> Iterator[None]:
     """While this holds, functions that only kernels call are not made ready to run. Numba's compiler lock is held."""
-    finish, tell = JITCodeLibrary.finalize, JITCPUCodegen.set_env
+    finish, tell, collecting = JITCodeLibrary.finalize, JITCPUCodegen.set_env, gc.isenabled()
     waiting: list[tuple[str, Any]] = []
 
     def finalize(library: Any) -> None:
@@ -61,8 +62,11 @@ def linked_as_they_are() -> Iterator[None]:
     alone = CPUCodeLibrary._optimize_functions
     CPUCodeLibrary._optimize_functions = lambda library, module: None
     JITCodeLibrary.finalize, JITCPUCodegen.set_env = finalize, set_env
+    gc.disable()  # a compiler makes many small things that live until it is done: looking through them finds nothing
     try:
         yield
     finally:
         JITCodeLibrary.finalize, JITCPUCodegen.set_env = finish, tell
         CPUCodeLibrary._optimize_functions = alone
+        if collecting:
+            gc.enable()

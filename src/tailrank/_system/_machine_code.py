@@ -35,6 +35,7 @@ try:
     from numba.core.dispatcher import Dispatcher
     from numba.core.runtime import rtsys
 
+    from tailrank._system import _vectors
     from tailrank._system._linking import Unfinished, linked_as_they_are
 except (ImportError, OSError, AttributeError) as error:  # the last where NumPy is too new for it
     text = f"numba: needed for all but the smallest things, cannot be imported ({error}); pip install --upgrade numba"
@@ -55,7 +56,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 @numba.extending.intrinsic
-def _prefetch(typing: Any, array: Any, index: Any) -> Any:
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(array)(context, builder, arguments[0]).data
         place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
@@ -68,7 +69,10 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     return numba.types.none(array, numba.types.uintp), generate
 
 
-INSTRUCTIONS = {"_prefetch": _prefetch}
+def instruction(function: Callable[..., Any]) -> Any:
+    """What Numba puts in the place of a function, found by its name."""
+    known = {"prefetch": prefetch, "sum_rows": _vectors.sum_rows, "lowest": _vectors.lowest}
+    return function if numba.config.DISABLE_JIT else known[function.__name__]
 
 
 class Kept:
@@ -112,7 +116,7 @@ class Kept:
 
     def _name(self, types: Any, codegen: Any) -> str:
         flags = [getattr(numba.config, flag) for flag in ("OPT", "BOUNDSCHECK", "USING_SVML")]
-        place = f"{numba.__version__} {sys.version} {codegen.magic_tuple()} {flags}"
+        place = f"{numba.__version__} {sys.version} {codegen.magic_tuple()} {flags} {_instructions()}"
         parts = "\n".join([place, str(types), *_parts(self._kernel, set())])
         function = self._kernel.py_func
         module = function.__module__.rpartition(".")[2]
@@ -185,6 +189,14 @@ def _announce() -> None:
 def _note(problem: str) -> None:
     text = "compiled code is not kept, so every run compiles anew (%s); name a folder in NUMBA_CACHE_DIR"
     logging.getLogger("tailrank").warning(text, problem)
+
+
+@cache
+def _instructions() -> str:
+    """Which code the instructions have that kernels use; that of `prefetch` is fixed."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(Path(_vectors.__file__).read_bytes()).hexdigest()
+    return ""
 
 
 def _parts(kernel: Any, seen: set[Any]) -> Iterator[str]:

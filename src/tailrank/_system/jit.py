@@ -56,13 +56,13 @@ class Kernel:
 
 
 class Instruction(Kernel):
-    """Stands for an instruction of the processor, for kernels to use."""
+    """Stands for what is not compiled from Python, for kernels to use; the function says what it does."""
 
     def _compile(self) -> Any:
-        """What Numba puts in its place."""
+        """What Numba puts in its place, or the function itself where nothing is compiled."""
         from tailrank._system import _machine_code
 
-        return _machine_code.INSTRUCTIONS[self._function.__name__]
+        return _machine_code.instruction(self._function)
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -80,11 +80,14 @@ nested = compiled(no_cpython_wrapper=True, _nrt=False)
 """For kernels that only kernels call and that make no arrays: compiled without what Python would need to call them."""
 
 
-def _prefetch(array: Any, index: Any) -> None:
+def instruction(function: Callable[..., Any]) -> Any:
+    """The function as an instruction of that name of `_machine_code`."""
+    return Instruction(function, {})
+
+
+@instruction
+def prefetch(array: Any, index: Any) -> None:
     """Ask for the cache line of array[index], which will be read soon, to be in the second-level cache by then."""
-
-
-prefetch = Instruction(_prefetch, {})
 
 
 def _names(code: CodeType) -> set[str]:

@@ -1,10 +1,11 @@
-"""Names of a package that are imported when they are first asked for."""
+"""What is imported when it is first asked for, and what is there to be imported."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
@@ -18,3 +19,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
         return value
 
     return load
+
+
+def has_jax() -> bool:
+    """Whether networks can be trained here."""
+    return find_spec("jax") is not None and find_spec("optax") is not None

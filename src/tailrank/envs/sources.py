@@ -92,6 +92,7 @@ def make(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
+    masks: bool | None = None,
     **settings: Any,
 ) -> CountableEnv | Simulator:
     """The environment of `source`, to learn and to play in.
@@ -102,7 +103,7 @@ def make(
     be used; "auto" is "states" for finite MDPs and for ids of environments that have a table.
     horizon, discount, start, imports: as in `solve`. upsilon: spacing of the grid that rewards are rounded up to.
     width: copies that play side by side. levels: values in every dimension of continuous actions. workers,
-    step_timeout, skip_bad, cluster, refine: as in `open_simulator`. settings: of the environment, by name.
+    step_timeout, skip_bad, cluster, refine, masks: as in `open_simulator`. settings: of the environment, by name.
 
     >>> make("risky-lock", horizon=5).n_actions, make("CartPole-v1").n_features
     (4, 4)
@@ -136,6 +137,7 @@ def make(
         skip_bad=skip_bad,
         cluster=cluster,
         refine=refine,
+        masks=masks,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from tailrank.checks import InputError
 from tailrank.envs import sources
 from tailrank.envs.protocols import LARGEST, CountableEnv, Simulator
 from tailrank.episodes._gymnasium import play_in_gymnasium
+from tailrank.episodes.masks import among, joined
 from tailrank.models.mdp import FiniteMDP
 from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import check_fits, horizon_of, on_states
 from tailrank.policies.tables import Policy, PolicyHolder, policy_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ class Episodes:
 @dataclass(frozen=True)
 class Observed:
     """n episodes in a simulator: actions [n, H] (-1 where none was played), rewards [n, H] (undiscounted),
-    returns [n] (discounted), lengths [n], seeds [n], and features [n, H + 1, m] if they were kept (the last ones stay).
+    returns [n] (discounted), lengths [n], seeds [n]; if they were kept, features [n, H + 1, m] (the last ones stay) and
+    the actions that were allowed, [n, H + 1, A] (None: all of them, always).
     """
 
     actions: np.ndarray
@@ -50,6 +49,7 @@ class Observed:
     lengths: np.ndarray
     seeds: np.ndarray
     features: np.ndarray | None = None
+    allowed: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,8 @@ def play_simulator(
 
     The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
     long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
-    Episodes that a simulator with `skip_bad` says went wrong are left out: there may be fewer than seeds.
+    Episodes that a simulator with `skip_bad` says went wrong are left out: there may be fewer than seeds. An action
+    that the simulator does not allow (`episodes/masks.py`) is replaced by one that it does.
 
     >>> from tailrank import make_simulator
     >>> from tailrank.policies.tables import UniformPolicy
@@ -271,7 +272,7 @@ def play_simulator(
             f"{simulator.horizon}"
         )
     width = checks.whole(simulator.width, f"width of {simulator.name}")
-    batches: list[tuple[np.ndarray, ...]] = []
+    batches: list[tuple[Any, ...]] = []
     earned = 0.0
     each = gamma ** np.arange(simulator.horizon)
     for i in range(0, seeds.size, width):
@@ -283,16 +284,18 @@ def play_simulator(
     if bad.all():
         raise InputError(f"{simulator.name}: no episode of {seeds.size} went well; first {simulator.first_bad}")  # type: ignore[attr-defined]
     features = np.concatenate([b[3] for b in batches]) if keep_features else None
+    allowed = joined([b[5] for b in batches], [len(b[0]) for b in batches])
     if bad.any():
         actions, rewards, lengths, seeds = (part[~bad] for part in (actions, rewards, lengths, seeds))
-        features = None if features is None else features[~bad]
-    return Observed(actions, rewards, rewards @ each, lengths, seeds, features)
+        features, allowed = (None if part is None else part[~bad] for part in (features, allowed))
+    return Observed(actions, rewards, rewards @ each, lengths, seeds, features, allowed)
 
 
 def _batch(
     policy: Policy, simulator: Simulator, seeds: np.ndarray, keep: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Actions, rewards, lengths, features (empty unless kept) and which went wrong, of at most `width` episodes."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Actions, rewards, lengths, features (empty unless kept), which went wrong, and what was allowed (None unless
+    kept), of at most `width` episodes."""
     n, H = seeds.size, simulator.horizon
     actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
     lengths, over = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
@@ -300,9 +303,10 @@ def _batch(
     kept = np.empty((n, H + 1, seen.shape[1]) if keep else (n, 0, 0), dtype=seen.dtype)
     if keep:
         kept[:, 0] = seen
-    memory = policy.start(n)
+    memory, allowed = policy.start(n), getattr(simulator, "allowed", None)
+    masks = [allowed]
     for h in range(H):
-        chosen = np.asarray(policy.act(h, seen, memory), dtype=np.int64)
+        chosen = among(np.asarray(policy.act(h, seen, memory), dtype=np.int64), allowed, seeds, h)
         reward, after, ended = simulator.step(chosen)
         reward = np.where(over, 0.0, reward)
         after = np.where(over[:, None], seen, _features(simulator, after, seeds, f"step {h}"))
@@ -312,15 +316,17 @@ def _batch(
             raise InputError(f"{where}: reward = {reward[bad[0]]:g}, must be finite and at most {LARGEST:g}")
         actions[:, h], rewards[:, h] = np.where(over, -1, chosen), reward
         lengths += ~over
-        over = over | ended
+        over, allowed = over | ended, getattr(simulator, "allowed", None)
         if keep:
+            masks.append(allowed)
             kept[:, h + 1 : None if over.all() else h + 2] = after[:, None]
         if over.all():
             break
         memory = policy.update(h, Moved(seen, chosen, reward, after), memory)
         seen = after
     wrong = np.isin(np.arange(n), list(getattr(simulator, "bad", ())))
-    return actions, rewards, lengths, kept, wrong
+    masks = [None if one is None else one[:, None] for one in masks] + [None] * (H + 1 - len(masks))
+    return actions, rewards, lengths, kept, wrong, joined(masks, [1] * (H + 1), 1) if keep else None
 
 
 def _features(simulator: Simulator, found: np.ndarray, seeds: np.ndarray, step: str) -> np.ndarray:

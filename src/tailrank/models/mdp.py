@@ -238,7 +238,12 @@ class FiniteMDP:
 
     def merged(self) -> FiniteMDP:
         """The same MDP with rows of equal (h, s, a, s', r) added up and impossible rows left out."""
-        pair, order = owners(self.ptr), self._row_order()
+        pair = owners(self.ptr)
+        if pair.size <= MANY_ROWS and (self.prob > 0).all():  # one sort tells whether any two rows could be equal
+            places = np.sort(pair * self.n_states + self.next_state)
+            if (places[1:] != places[:-1]).all():
+                return self
+        order = self._row_order()
         order = order[self.prob[order] > 0]
         key = pair[order], self.next_state[order], self.reward[order]
         first = np.ones(order.size, dtype=bool)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import compiled
+from tailrank.policies.tables import SAME
 
 RIDGE = 1e-3
 """How much nearer representatives are preferred where several sets of weights give the same point."""
-
-SAME = 1e-9
-"""Shortfalls, in units of budgets, that differ by no more than this are the same."""
 BEYOND = 1000.0
 """So many times as many budgets as a table has no return reaches."""
 

@@ -18,6 +18,9 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.models.ragged import rows_of
 from tailrank.policies.moved import Moved
 
+SAME = 1e-9
+"""Shortfalls, in units of real budgets, that differ by no more than this are the same."""
+
 
 class Policy(Protocol):
     """What a rollout or an evaluation needs. All arrays are [n], one entry an episode."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tailrank.policies.images import ImagePolicy
 from tailrank.policies.recall import RecallPolicy
 from tailrank.policies.subset import SubsetPolicy
 from tailrank.policies.tables import ChargedBudget, Memoryless
@@ -42,6 +43,8 @@ def state_maps(policy: Any, beside: Beside | None) -> dict[str, Any] | str:
     if policy is None or beside is None or not beside.seen.size:
         return "There is nothing that the policy was seen to do, and so nothing to draw a map of."
     core = _core(policy)
+    if isinstance(core, ImagePolicy):
+        return "The policy sees images through an encoder: what it does is no map of a few numbers that were shown."
     if isinstance(core, RecallPolicy):
         return f"The policy recalls {core.recall.words}: what it does is no map of the present observation alone."
     if not isinstance(core, ChargedBudget | Memoryless) or not hasattr(policy, "n_features"):

@@ -84,6 +84,7 @@ def simulator(config: RunConfig) -> Simulator:
         skip_bad=bool(given.skip_bad),
         cluster=given.cluster,
         refine=given.refine,
+        masks=False if given.ignore_masks else None,
     )
 
 

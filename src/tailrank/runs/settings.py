@@ -139,7 +139,12 @@ class EnvironmentConfig(Checked):
         only="simulator",
         help="Leave out episodes in which the environment fails, and count them.",
     )
-
+    ignore_masks: bool | None = setting(
+        None,
+        kind=bool,
+        only="simulator",
+        help="Play all actions, whatever the environment says is allowed (action_mask in its info).",
+    )
     cluster: str | None = setting(
         None,
         kind=str,

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._masks import MaskReader, RowMasks, part_of
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder, Misfit
 from tailrank.envs.mdp_files.text import reason
@@ -30,6 +31,11 @@ class Player(Protocol):
     @property
     def width(self) -> int:
         """How many episodes run side by side."""
+        ...
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """What is allowed now in each row, [n, A]; None where nobody says."""
         ...
 
     def begin(self, seeds: Sequence[int]) -> np.ndarray:
@@ -46,11 +52,24 @@ class Player(Protocol):
 
 
 class _Base:
-    """What both players hold."""
+    """What both players hold; owned: it was made here. masks: None if what `info` says of actions is ignored."""
 
-    def __init__(self, name: str, encoder: Encoder, actions: Actions, owned: bool) -> None:
-        self._name, self._encoder, self._actions, self._owned = name, encoder, actions, owned
+    def __init__(
+        self, name: str, encoder: Encoder, actions: Actions, owned: bool, masks: MaskReader | None = None
+    ) -> None:
+        self._name, self._encoder, self._actions, self._owned, self._masks = name, encoder, actions, owned, masks
         self._seeds: Sequence[int] = ()
+        self._rows = RowMasks()
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """What is allowed now in each row, [n, A]; None where nobody says."""
+        return self._rows.allowed
+
+    def _take_mask(self, row: int, info: Any, where: str, over: bool = False) -> None:
+        """Keep what `info` allows; where the episode is over that does not matter."""
+        if self._masks is not None:
+            self._rows.put(row, None if over else self._masks.read(info, where))
 
     def place(self, row: int, h: int | None) -> str:
         """An episode and a step (None: its reset) in messages."""
@@ -73,8 +92,16 @@ class _Base:
 class Copies(_Base):
     """Copies of one environment."""
 
-    def __init__(self, envs: Sequence[Any], name: str, encoder: Encoder, actions: Actions, owned: bool) -> None:
-        super().__init__(name, encoder, actions, owned)
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        name: str,
+        encoder: Encoder,
+        actions: Actions,
+        owned: bool,
+        masks: MaskReader | None = None,
+    ) -> None:
+        super().__init__(name, encoder, actions, owned, masks)
         self._envs = envs
 
     @property
@@ -85,10 +112,13 @@ class Copies(_Base):
     def begin(self, seeds: Sequence[int]) -> np.ndarray:
         """Reset a copy for each seed."""
         self._seeds = seeds
+        self._rows.begin(len(seeds))
         seen = []
         for row, seed in enumerate(seeds):
             where = self.place(row, None)
-            seen.append(self._copy_leaves(first(_call(where, self._envs[row].reset, seed=seed), where), where))
+            observation, info = first(_call(where, self._envs[row].reset, seed=seed), where)
+            self._take_mask(row, info, where)
+            seen.append(self._copy_leaves(observation, where))
         return self._encode(seen, range(len(seeds)), None)
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,6 +129,7 @@ class Copies(_Base):
             result = _call(where, self._envs[row].step, self._actions.decode(action))
             observation, rewards[i], terminated, truncated = outcome(result, where)
             over[i] = terminated or truncated
+            self._take_mask(row, result[4], where, over[i])
             seen.append(self._copy_leaves(observation, where))
         return rewards, self._encode(seen, rows, h), over
 
@@ -119,8 +150,16 @@ class Copies(_Base):
 class Vector(_Base):
     """A vector environment in any of its reset modes."""
 
-    def __init__(self, env: Any, name: str, encoder: Encoder, actions: Actions, owned: bool) -> None:
-        super().__init__(name, encoder, actions, owned)
+    def __init__(
+        self,
+        env: Any,
+        name: str,
+        encoder: Encoder,
+        actions: Actions,
+        owned: bool,
+        masks: MaskReader | None = None,
+    ) -> None:
+        super().__init__(name, encoder, actions, owned, masks)
         self._env, self._mode = env, reset_mode(env, name)
         self._ended = np.zeros(self.width, dtype=bool)
 
@@ -141,7 +180,11 @@ class Vector(_Base):
                 "if they cannot be, give the id of the environment or a function that makes it"
             ) from error
         self._ended[:] = False
-        return self._encode_batch(first(result, where), np.arange(n), None)
+        observations, infos = first(result, where)
+        self._rows.begin(n)
+        for row in range(n):
+            self._take_mask(row, part_of(infos, row), self.place(row, None))
+        return self._encode_batch(observations, np.arange(n), None)
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Step all parts; those of other rows play action 0."""
@@ -160,6 +203,8 @@ class Vector(_Base):
         self._ended = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
         over = self._ended[rows]
         paid = np.array([number(rewards[row], self.place(row, h)) for row in rows])
+        for row in rows:
+            self._take_mask(row, part_of(infos, row), self.place(row, h), self._ended[row])
         if self._mode != "SAME_STEP" or not over.any():
             return paid, self._encode_batch(observations, rows, h), over
         features = np.empty((rows.size, self._encoder.n_features))
@@ -253,11 +298,11 @@ def _are_flags(values: Any) -> bool:
     return array.dtype.kind in "biuf" and bool(np.isin(array, (0, 1)).all())
 
 
-def first(result: Any, where: str) -> Any:
-    """The observation of what `reset` returned."""
+def first(result: Any, where: str) -> tuple[Any, Any]:
+    """The observation and the info that `reset` returned."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise InputError(f"{where}: returned {_what(result)}, must be (observation, info)")
-    return result[0]
+    return result
 
 
 def _call(where: str, function: Any, *args: Any, **options: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._masks import MaskReader
 from tailrank.envs.gymnasium._players import first, flag, number
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.simulator import GymSimulator
@@ -49,7 +50,8 @@ class Trouble:
 
 
 class Probe:
-    """Plays episodes in one environment; `troubles` by topic is what was seen, `seconds` what the environment took."""
+    """Plays episodes in one environment; `troubles` by topic is what was seen, `seconds` what the environment took,
+    `allowed` how many actions masks allowed at each step that had one."""
 
     def __init__(self, env: Any, space: Any, encoder: Encoder, actions: Actions) -> None:
         self.env, self.encoder, self.actions = env, encoder, actions
@@ -57,6 +59,7 @@ class Probe:
         self.troubles: dict[str, Trouble] = {}
         self.seconds, self.steps, self.broken = 0.0, 0, False
         self.after: str | None = None
+        self._masks, self.allowed = MaskReader.of(env, env.action_space, actions), list[int]()
 
     def play(
         self, seed: int, cap: int, *, rng: np.random.Generator | None = None, actions: Sequence[int] = ()
@@ -66,14 +69,14 @@ class Probe:
         began = time.perf_counter()
         result = self._call("reset", f"seed {seed}, reset", self.env.reset, seed=seed)
         self.seconds += time.perf_counter() - began
-        observation = None if self.broken else self._check("reset", first, result, f"seed {seed}, reset")
-        if self.broken:
+        found = None if self.broken else self._check("reset", first, result, f"seed {seed}, reset")
+        if found is None:
             return episode
-        info = result[1]
+        observation, info = found
         episode.features.append(self._features(observation, f"seed {seed}, reset"))
         for h in range(cap if rng is not None else min(cap, len(actions))):
             where = f"seed {seed}, step {h}"
-            action = int(rng.integers(self.actions.n)) if rng is not None else actions[h]
+            action = self._drawn(info, where, rng) if rng is not None else actions[h]
             before, last = observation, info
             result = self._step(action, where)
             if self.broken:
@@ -89,6 +92,18 @@ class Probe:
             if episode.ended:
                 break
         return episode
+
+    def _drawn(self, info: Any, where: str, rng: np.random.Generator) -> int:
+        """A random action, among those that are allowed."""
+        try:
+            allowed = None if self._masks is None else self._masks.read(info, where)
+        except InputError as error:
+            self._note("masks", str(error))
+            allowed = None
+        if allowed is None:
+            return int(rng.integers(self.actions.n))
+        self.allowed.append(int(allowed.sum()))
+        return int(rng.choice(np.flatnonzero(allowed)))
 
     def step_after_the_end(self) -> None:
         """Play a step after the end of the last episode, and keep in `after` what comes of it."""

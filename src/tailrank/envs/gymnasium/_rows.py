@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.envs.gymnasium._masks import MaskReader, RowMasks
 from tailrank.envs.gymnasium._players import Copies
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.spaces import Encoder
@@ -20,11 +21,12 @@ from tailrank.envs.protocols import LARGEST
 
 
 class RowOutcome(NamedTuple):
-    """A reward (0 of a reset), features [m], and whether the environment ended the episode."""
+    """A reward (0 of a reset), features [m], whether the environment ended the episode, and what it allows now, [A]."""
 
     reward: float
     features: np.ndarray
     over: bool
+    allowed: np.ndarray | None = None
 
 
 MOST_BAD, FEW = 0.1, 5
@@ -43,11 +45,17 @@ class RowPlayer(ABC):
         self.begun = self.skipped = 0
         self.first = ""
         self._seen = np.zeros((0, n_features))
+        self._masks = RowMasks()
 
     @property
     def width(self) -> int:
         """How many episodes run side by side."""
         return self._width
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """What is allowed now in each row, [n, A]; None where nobody says."""
+        return self._masks.allowed
 
     def begin(self, seeds: Sequence[int]) -> np.ndarray:
         """Begin an episode for each seed; features [n, m], zeros where it could not be begun."""
@@ -57,6 +65,7 @@ class RowPlayer(ABC):
             )
         self.begun += len(seeds)
         self.bad, self._seen = {}, np.zeros((len(seeds), self._n_features))
+        self._masks.begin(len(seeds))
         return self._taken(np.arange(len(seeds)), self.begin_rows(seeds))[1]
 
     def advance(self, rows: np.ndarray, actions: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,7 +88,8 @@ class RowPlayer(ABC):
                 self.bad[int(row)] = found
                 self.skipped, self.first = self.skipped + 1, self.first or found
             else:
-                rewards[i], self._seen[row], over[i] = found
+                rewards[i], self._seen[row], over[i], allowed = found
+                self._masks.put(row, allowed)
         return rewards, self._seen[rows], over
 
     @abstractmethod
@@ -94,9 +104,17 @@ class RowPlayer(ABC):
 class RowsHere(RowPlayer):
     """Rows in this process, a copy of the environment each."""
 
-    def __init__(self, envs: Sequence[Any], name: str, encoder: Encoder, actions: Actions, skip: bool) -> None:
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        name: str,
+        encoder: Encoder,
+        actions: Actions,
+        skip: bool,
+        masks: MaskReader | None = None,
+    ) -> None:
         super().__init__(len(envs), encoder.n_features, skip)
-        self._copies = [Copies([env], name, encoder, actions, True) for env in envs]
+        self._copies = [Copies([env], name, encoder, actions, True, masks) for env in envs]
 
     def begin_rows(self, seeds: Sequence[int]) -> list[RowOutcome | str]:
         """Reset a copy for each seed."""
@@ -104,7 +122,8 @@ class RowsHere(RowPlayer):
 
     def begin_row(self, row: int, seed: int) -> RowOutcome | str:
         """Begin an episode in a row."""
-        return _outcome(lambda: RowOutcome(0.0, self._copies[row].begin([seed])[0], False))
+        copy = self._copies[row]
+        return _outcome(lambda: RowOutcome(0.0, copy.begin([seed])[0], False, _only(copy)))
 
     def advance_rows(self, rows: Sequence[int], actions: Sequence[int], h: int) -> list[RowOutcome | str]:
         """Step the copies of these rows, one after the other."""
@@ -114,10 +133,11 @@ class RowsHere(RowPlayer):
         """Play step h in a row."""
 
         def step() -> RowOutcome:
-            rewards, features, over = self._copies[row].advance(np.zeros(1, dtype=int), np.array([action]), h)
-            return RowOutcome(float(rewards[0]), features[0], bool(over[0]))
+            rewards, features, over = copy.advance(np.zeros(1, dtype=int), np.array([action]), h)
+            return RowOutcome(float(rewards[0]), features[0], bool(over[0]), _only(copy))
 
-        return _outcome(step, f"{self._copies[row].place(0, h)}: ")
+        copy = self._copies[row]
+        return _outcome(step, f"{copy.place(0, h)}: ")
 
     def picture(self, row: int) -> np.ndarray:
         """What the environment of a row draws of itself, bytes [y, x, 3]; raises where it draws nothing of the kind."""
@@ -127,6 +147,11 @@ class RowsHere(RowPlayer):
         """Close the copies."""
         for copy in self._copies:
             copy.close()
+
+
+def _only(copy: Copies) -> np.ndarray | None:
+    """What is allowed in the one row of a player, [A]."""
+    return None if copy.allowed is None else copy.allowed[0].copy()
 
 
 def _outcome(play: Callable[[], RowOutcome], where: str = "") -> RowOutcome | str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium._frames import read_frame, write_frame
+from tailrank.envs.gymnasium._masks import MaskReader, in_letters
 
 
 def main() -> None:
@@ -44,7 +45,7 @@ def main() -> None:
             write_frame(answers, {"error": str(error)})
             continue
         seen = [row.features for row in found if not isinstance(row, str)]
-        plain = [row if isinstance(row, str) else [row.reward, row.over] for row in found]
+        plain = [row if isinstance(row, str) else [row.reward, row.over, in_letters(row.allowed)] for row in found]
         write_frame(answers, {"rows": plain}, np.concatenate(seen) if seen else None)
 
 
@@ -79,7 +80,8 @@ def opened(about: dict[str, Any]) -> Any:
     levels, moves = about["levels"], envs[0].action_space
     levels = finer_levels(moves, levels, about["refine"]) if about.get("refine") else levels
     encoder, actions = Encoder.of(envs[0].observation_space), Actions.of(moves, levels)
-    return RowsHere(envs, about["name"], encoder, actions, skip=True)
+    masks = MaskReader.of(envs[0], moves, actions, about.get("masks"))
+    return RowsHere(envs, about["name"], encoder, actions, skip=True, masks=masks)
 
 
 def filmed(played: Any, seed: int, actions: list[int], at: list[int]) -> tuple[dict[str, Any], np.ndarray]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium._frames import read_frame, write_frame
+from tailrank.envs.gymnasium._masks import from_letters
 from tailrank.envs.gymnasium._rows import RowOutcome, RowPlayer
 
 STARTING = 120.0
@@ -78,7 +79,10 @@ class WorkerProcess:
         """The outcomes of the rows that were asked for; raises `WorkerLost`."""
         message, numbers = self.reply(calls, least)
         features = iter(numbers.reshape(sum(not isinstance(row, str) for row in message["rows"]) or 1, -1))
-        return [row if isinstance(row, str) else RowOutcome(row[0], next(features), row[1]) for row in message["rows"]]
+        return [
+            row if isinstance(row, str) else RowOutcome(row[0], next(features), row[1], from_letters(row[2]))
+            for row in message["rows"]
+        ]
 
     def ask(self, message: Mapping[str, Any], calls: int, least: float = 0.0) -> list[RowOutcome | str]:
         """Send and wait."""

@@ -41,7 +41,8 @@ ADVICE = {
     "bounds": ("warning", "training goes on with such numbers; correct the bounds of the space"),
     "dtype": ("note", "harmless here: features are float64"),
     "shared": ("warning", "return a copy of it; harmless here, where observations are encoded at once"),
-    "info": ("note", "return a new dict; harmless here, where info is not used"),
+    "info": ("note", "return a new dict; harmless here, where masks are read from it at once"),
+    "masks": ("error", "training stops there, unless masks are ignored (--ignore-masks, masks=False)"),
 }
 """Level and advice for everything that a probe notes."""
 
@@ -186,6 +187,14 @@ def _troubles(probe: Probe, report: Report) -> None:
         report.add("ok", "observations lie in their space and are finite")
     if not {"reward", "step", "reset"} & probe.troubles.keys():
         report.add("ok", "rewards are finite numbers")
+    if probe.allowed:
+        report.facts["allowed"] = [min(probe.allowed), max(probe.allowed)]
+        report.add(
+            "note",
+            f"masks: info says which actions are allowed, {min(probe.allowed)}..{max(probe.allowed)} of "
+            f"{probe.actions.n} in what was seen",
+            "no others are played; --ignore-masks (masks=False) plays all",
+        )
     report.facts["after_end"] = probe.after
     if probe.after == "accepted":
         report.add("note", "a step after the end of an episode is accepted", "harmless here: none is played")

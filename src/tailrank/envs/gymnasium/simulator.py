@@ -17,6 +17,7 @@ from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.action_grid import ActionGrid
 from tailrank.envs.gymnasium._cluster import DaskCluster
+from tailrank.envs.gymnasium._masks import MaskReader
 from tailrank.envs.gymnasium._players import Copies, Player, Vector
 from tailrank.envs.gymnasium._rows import RowsHere
 from tailrank.envs.gymnasium._workers import InWorkers, recipe
@@ -85,6 +86,15 @@ class GymSimulator:
         self._features = self._player.begin([int(seed) for seed in given])
         self._h, self._over = 0, np.zeros(given.size, dtype=bool)
         return self._features.copy()
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """The actions that the environment allows now, [n, A] of bool; None where it says nothing (`_masks.py`).
+
+        `step` plays others too, as the environment will have it; `play_simulator` does not.
+        """
+        found = self._player.allowed
+        return None if found is None else found | self._over[:, None]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rewards [n] (undiscounted), features [n, m] and whether each episode is over, [n] of bool.
@@ -160,6 +170,7 @@ def open_simulator(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
+    masks: bool | None = None,
     **settings: Any,
 ) -> GymSimulator:
     """The simulator of a Gymnasium environment.
@@ -170,8 +181,9 @@ def open_simulator(
     workers: processes that play the copies (16 of them if nobody says). step_timeout: seconds that a call of reset or
     step may take, with workers (one if nobody says). skip_bad: episodes that go wrong are left out. cluster: the Dask
     scheduler (tcp://HOST:PORT) on whose workers the processes run, one on each if nobody says how many. refine: how
-    many times finer (2, 4, 8) a grid of Box actions may become while it is learned. settings: keyword arguments of the
-    environment; one called like an option here goes through `simulator_with`.
+    many times finer (2, 4, 8) a grid of Box actions may become while it is learned. masks: whether what `info` says
+    about allowed actions counts (if nobody says: where no wrapper changed the action space). settings: keyword
+    arguments of the environment; one called like an option here goes through `simulator_with`.
     """
     return simulator_with(
         source,
@@ -185,6 +197,7 @@ def open_simulator(
         skip_bad=skip_bad,
         cluster=cluster,
         refine=refine,
+        masks=masks,
     )
 
 
@@ -201,6 +214,7 @@ def simulator_with(
     skip_bad: bool = False,
     cluster: str | None = None,
     refine: int | None = None,
+    masks: bool | None = None,
 ) -> GymSimulator:
     """`open_simulator` with the settings of the environment in a mapping."""
     make = maker(source, settings, imports)
@@ -225,11 +239,12 @@ def simulator_with(
             raise InputError(f"horizon: {name} has no limit on the steps of an episode; give horizon=...")
         notes = _notes(moves, actions, horizon, limit, refine)
         steps = checks.whole(limit if horizon is None else horizon, "horizon")
+        reader = MaskReader.of(first, moves, actions, masks)
         player: Player
         if vector:
-            player = Vector(first, name, encoder, actions, make is not None)
+            player = Vector(first, name, encoder, actions, make is not None, reader)
         elif apart:
-            about = {"name": name, **recipe(source, settings, imports, levels, first)}
+            about = {"name": name, "masks": masks, **recipe(source, settings, imports, levels, first)}
             shape = (copies or SIDE_BY_SIDE, encoder.n_features)
             there = None if cluster is None else DaskCluster(cluster)
             count = processes or (1 if there is None else max(len(there.workers), 1))
@@ -241,9 +256,9 @@ def simulator_with(
                 opened.append(make())
                 _same_spaces(opened[-1], encoder, actions, levels, name)
             if skip_bad:
-                player = RowsHere(opened, name, encoder, actions, True)
+                player = RowsHere(opened, name, encoder, actions, True, reader)
             else:
-                player = Copies(opened or [first], name, encoder, actions, make is not None)
+                player = Copies(opened or [first], name, encoder, actions, make is not None, reader)
         made = GymSimulator(player, name, steps, encoder, actions, notes)
         if refine is not None:
             made.grid = ActionGrid(tuple(levels), refine)  # type: ignore[arg-type]

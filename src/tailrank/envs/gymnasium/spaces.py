@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tailrank.checks import InputError
+from tailrank.policies.convolution import LEAST
 
 MOST_FEATURES = 10**6
 """Longest vector that is built."""
@@ -195,6 +196,18 @@ class Encoder:
             return None
         h, w, c = (*leaf.shape, 1)[:3] if not leaf.channels_first else (*leaf.shape[1:], leaf.shape[0])
         return h, w, c
+
+    @cached_property
+    def images(self) -> tuple[tuple[int, tuple[int, int, int]], ...]:
+        """Every image of eight bits with at least `LEAST` rows and columns: its first feature, and (height, width,
+        channels)."""
+        found, first = [], 0
+        for leaf in self.leaves:
+            shape = Encoder((leaf,)).image_shape if leaf.low else None
+            if shape is not None and min(shape[:2]) >= LEAST:
+                found.append((first, shape))
+            first += leaf.width
+        return tuple(found)
 
     def encode(self, observations: Sequence[Any]) -> np.ndarray:
         """The features [n, m] of n observations."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank.checks import InputError
-from tailrank.policies.decoders.network import CHANNELS, KERNEL, STRIDE, NeuralDecoder, NeuralSettings, forward
+from tailrank.policies.convolution import KERNEL, size_after
+from tailrank.policies.decoders.network import CHANNELS, NeuralDecoder, NeuralSettings, forward
 
 GAIN = 0.3
 """Of the hidden layers."""
@@ -31,7 +32,7 @@ def initial(
         for i, channels in enumerate(CHANNELS):
             weights[f"conv{i}"] = rng.normal(size=(KERNEL**2 * depth, channels)) * np.sqrt(2.0 / (KERNEL**2 * depth))
             weights[f"conv{i}_bias"] = np.zeros(channels)
-            rows, columns, depth = (rows - KERNEL) // STRIDE + 1, (columns - KERNEL) // STRIDE + 1, channels
+            rows, columns, depth = size_after(rows), size_after(columns), channels
         size = rows * columns * depth
     for i in range(0 if settings.architecture == "linear" else settings.layers):
         weights[f"hidden{i}"] = GAIN * rng.normal(size=(size, settings.width)) / np.sqrt(size)

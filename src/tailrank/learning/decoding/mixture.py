@@ -3,9 +3,9 @@
     x ~ sum_j w_hj N(mu_hj, Sigma)      at step h, one within-latent covariance Sigma for all steps and latents
 
 fitted in a learned subspace. Directions are kept in which some step varies more than noise can explain: the
-eigenvalues of the step's covariance that stand above the Marchenko-Pastur edge sigma^2 (1 + sqrt(m / n))^2, with
-sigma^2 the median eigenvalue of the pooled within-step covariance. Rare latents count as much as common ones
-there (weights balanced over the latents of the last fit), and steps share what they found, so that one observation
+eigenvalues of the step's covariance that stand above what noise gives (`noise_edge`), with sigma^2 the median
+eigenvalue of the pooled within-step covariance. Rare latents count as much as common ones there (weights balanced
+over the latents of the last fit), and steps share what they found, so that one observation
 of a latent never seen at a step stands out at once. Components are added while the likelihood pays for them
 and while they lie more than `separation` standard deviations apart: closer ones could not be told apart anyway.
 
@@ -111,25 +111,58 @@ def _scale(samples: list[np.ndarray]) -> np.ndarray:
 def subspace(samples: list[np.ndarray], weights: list[np.ndarray], largest: int) -> tuple[np.ndarray, float]:
     """An orthonormal basis [m, k] of the directions that are more than noise, and the noise variance."""
     m = samples[0].shape[1]
-    covariances, effective = [], []
+    covariances, effective, edges = [], [], []
     for x, w in zip(samples, weights, strict=True):
         share = w / w.sum()
         effective.append(1.0 / float((share**2).sum()))
+        edges.append(noise_edge(share, m))
         centred = (x - share @ x) * np.sqrt(share)[:, None]
         covariances.append(centred.T @ centred)
     big = [h for h, n in enumerate(effective) if n >= min(8, max(effective))]
-    noise = max(float(np.median(np.linalg.eigvalsh(np.mean([covariances[h] for h in big], axis=0)))), 1e-12)
+    noise = _noise(np.mean([covariances[h] for h in big], axis=0))
     if m <= 4:
         return np.eye(m), noise
     total = np.zeros((m, m))
     for h in big:
         values, vectors = np.linalg.eigh(covariances[h])
-        edge = SLACK * noise * (1 + math.sqrt(m / effective[h])) ** 2
+        edge = SLACK * noise * edges[h]
         above = values > edge
         total += (vectors[:, above] * np.minimum(values[above] / edge - 1, 1)) @ vectors[:, above].T
     values, vectors = np.linalg.eigh(total)
     k = int(np.clip((values > 0.3).sum(), 1, largest))
     return vectors[:, ::-1][:, :k], noise
+
+
+def _noise(within: np.ndarray) -> float:
+    """The noise variance: the median eigenvalue of a covariance [m, m].
+
+    Where there are fewer observations than features, r eigenvalues are not 0, and are m / r times as large.
+    """
+    values = np.linalg.eigvalsh(within)
+    some = values[values > 1e-9 * values[-1]]
+    return max(float(np.median(some)) * some.size / len(values), 1e-12) if some.size else 1e-12
+
+
+def noise_edge(share: np.ndarray, m: int) -> float:
+    """The largest eigenvalue of sum_i w_i e_i e_i^T for standard normal e_i in R^m, with weights share [n] of sum 1.
+
+    It is min over 0 < t < 1 / max w of m / t + sum_i w_i / (1 - w_i t) (Silverstein and Choi 1995), for n and m that
+    are not small. With equal weights that is Marchenko and Pastur's (1 + sqrt(m / n))^2; a heavy one among light ones
+    makes a direction of its own, and the edge is then nearer to w m.
+    """
+    values, counts = np.unique(share[share > 0], return_counts=True)
+    top = float(values[-1])
+
+    def slope(u: float) -> float:
+        """Of the function in u = t max w, up to a factor."""
+        part = values / top
+        return float((counts * part**2 / (1.0 - part * u) ** 2).sum()) - m / u**2
+
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        u = 0.5 * (low + high)
+        low, high = (u, high) if slope(u) < 0 else (low, u)
+    return float(top * (m / low + (counts * values / top / (1.0 - values / top * low)).sum()))
 
 
 def _thinned(

@@ -11,12 +11,12 @@ like the others; a decoder of an earlier fit makes another. Both stay as they ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.lazy import has_jax
 from tailrank.checks import InputError
 from tailrank.episodes.replay import Replay
 from tailrank.learning.decoding._neural_batches import TrainingBatch, laid_out, moments, power
@@ -89,7 +89,7 @@ def fit_neural(
     labels: latents [n, H] to begin with, -1 where unknown. warm: a decoder of the same shape to begin with.
     held: the episodes to hold out (default: drawn, `settings.held_out` of all).
     """
-    if find_spec("jax") is None or find_spec("optax") is None:
+    if not has_jax():
         raise InputError("neural decoder: needs jax and optax; install tailrank[neural]")
     rank, n_actions = checks.whole(rank, "rank"), checks.whole(n_actions, "n_actions")
     task = _Task(replay, rank, n_actions, settings, shared, labels, warm)

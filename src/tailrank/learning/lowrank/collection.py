@@ -55,6 +55,11 @@ class CutShort:
         self._h = 0
         return self._simulator.reset(seeds)
 
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """What the simulator allows, [n, A]."""
+        return getattr(self._simulator, "allowed", None)
+
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rewards, observations, over."""
         rewards, after, over = self._simulator.step(actions)

@@ -68,6 +68,11 @@ class FittedSearch:
         """The mean."""
         return [CandidateOutput("search", self.policy(self.mean), self.promise)]
 
+    @property
+    def supersedes(self) -> bool:
+        """A search may lose what it had found."""
+        return False
+
     def about(self) -> str:
         """How far it is."""
         return f"search over {self.mean.size} parameters, promise {self.promise:.4g}"

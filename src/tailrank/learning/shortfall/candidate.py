@@ -100,6 +100,11 @@ class FittedShortfall:
     def _output(self) -> CandidateOutput:
         return CandidateOutput("shortfall network", *self.policy(tuple(range(self.members))))
 
+    @property
+    def supersedes(self) -> bool:
+        """A network may lose what it had learned."""
+        return False
+
     def about(self) -> str:
         """How far it was trained."""
         return f"network of {self.members}, {self.updates} steps, loss {self.loss:.3g}"

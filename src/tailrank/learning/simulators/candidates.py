@@ -50,6 +50,11 @@ class FittedCandidate(Protocol):
         """What may be handed out, the first being the default."""
         ...
 
+    @property
+    def supersedes(self) -> bool:
+        """Whether it is better than all fits to fewer episodes, so that these need not be tried."""
+        ...
+
     def about(self) -> str:
         """What was fitted, in a few words."""
         ...
@@ -93,6 +98,11 @@ class WrappedFit(ABC):
     def outputs(self) -> list[CandidateOutput]:
         """Those of the fit."""
         return [CandidateOutput(one.name, self.playing(one.policy), one.promise) for one in self.inner.outputs()]
+
+    @property
+    def supersedes(self) -> bool:
+        """As the fit does."""
+        return self.inner.supersedes
 
     def neutral(self) -> Policy | None:
         """The plan for the mean, where there is one."""

@@ -17,14 +17,14 @@ from tailrank.policies.wrapping import WrappingPolicy
 class ExploringPolicy:
     """Plays policies whose memory [n] is the budget that is left, one an episode in turn; it is not made to be saved.
 
-    Memory [n, 2]: the budget, and which policy. The first two rounds of the policies begin with the budgets of their
-    plans, then two with budgets drawn from `budgets` [k], and so on: the same tables hold the plan of every budget.
+    Memory [n, 2]: the budget, and which policy. Every other round of the policies begins with budgets drawn from
+    `budgets` [k], if there are any, and not with those of their plans: the same tables hold the plan of every budget.
     A share `epsilon` of the actions is drawn at random, and all of them where `strange` says so of a state.
     """
 
     policies: tuple[Policy, ...]
     n_actions: int
-    budgets: np.ndarray
+    budgets: np.ndarray | None
     epsilon: float
     rng: np.random.Generator
     strange: Callable[[int, np.ndarray], np.ndarray] | None = None
@@ -36,8 +36,10 @@ class ExploringPolicy:
         self._begun += n
         which = number % len(self.policies)
         planned = np.stack([policy.start(n) for policy in self.policies])[which, np.arange(n)]
-        drawn = self.rng.choice(self.budgets, size=n)
-        return np.column_stack([np.where(number // len(self.policies) % 2 == 0, planned, drawn), which])
+        if self.budgets is not None:
+            drawn = self.rng.choice(self.budgets, size=n)
+            planned = np.where(number // len(self.policies) % 2 == 0, planned, drawn)
+        return np.column_stack([planned, which])
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The actions of the plans, or random ones."""

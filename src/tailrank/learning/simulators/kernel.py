@@ -14,14 +14,14 @@ from tailrank._system.telling import doing
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import CuriousPolicy, ExploringPolicy
 from tailrank.learning.simulators.model import KernelModel, fit_kernel
-from tailrank.planning.kernel.induction import plan_kernel
-from tailrank.policies.kernel import KernelPolicy, interpolation
+from tailrank.planning.kernel.induction import plan_crossed, plan_kernel
+from tailrank.policies.kernel import KernelPolicy, KernelRows, interpolation
 from tailrank.policies.tables import Policy
 
 SHARES = (0.0, 0.1)
 """Outputs leave out actions that were tried in a state less than this share of the most tried one."""
-WIDE = 0.1
-"""The share of the plan with enough neighbours for the tail."""
+CROSSED = 0.1
+"""This share for the plan of two halves: it keeps off luck, not off places where an action was hardly tried."""
 DRAWN = 3
 """Models of counts that are drawn for exploration."""
 
@@ -37,16 +37,20 @@ class FittedKernel:
     epsilon: float
     returns: np.ndarray
 
-    def plan(self, share: float = 0.0, optimistic: bool = False) -> tuple[KernelPolicy, float]:
+    def plan(
+        self, share: float = 0.0, optimistic: bool = False, crossed: tuple[KernelRows, KernelRows] | None = None
+    ) -> tuple[KernelPolicy, float]:
         """The policy of a plan, and its promise. optimistic: pairs that were seldom tried are favoured; otherwise a
-        state that nobody left is as bad as can be."""
+        state that nobody left is as bad as can be. crossed: values are those of these two halves (`plan_crossed`)."""
         model = self.model if optimistic else self.model.closed()
         visits, scale = model.visits, model.scale
         rare = self.bonus * self.tau * scale.count / (self.horizon * np.sqrt(1.0 + model.nearby))
         bonus = rare if optimistic else np.zeros_like(visits)
-        empty = np.diff(model.rows.ptr).reshape(visits.shape) == 0
-        allowed = np.where(empty, optimistic, visits >= share * visits.max(axis=1, keepdims=True))
-        plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
+        allowed = self._allowed(model, share, optimistic)
+        if crossed is None:
+            plan = plan_kernel(model.rows, scale, self.horizon, model.start, self.tau, bonus, allowed)
+        else:
+            plan = plan_crossed(crossed, scale, self.horizon, model.start, self.tau, allowed)
         policy = KernelPolicy(
             model.metric,
             model.representatives,
@@ -62,20 +66,31 @@ class FittedKernel:
         )
         return policy, plan.promise
 
+    def _allowed(self, model: KernelModel, share: float, optimistic: bool) -> np.ndarray:
+        """The actions [M, A] that a plan may take: that the simulator allows, and that were tried often enough."""
+        visits, most = model.visits, model.visits.max(axis=1, keepdims=True)
+        known = np.diff(model.rows.ptr).reshape(visits.shape) > 0
+        if model.counted:  # the prior of a pair that was never tried is for exploration
+            known &= (visits > 0) | (most == 0)
+        allowed = optimistic | (known & (visits >= share * most))
+        return allowed if model.allowed is None else allowed & model.allowed
+
     def explorer(self, rng: np.random.Generator) -> Policy:
         """What to play next.
 
         A model of counts plans exactly, so what it knows is played well anyway: it has more to gain from the rest. Its
         curious plans are made in models that are drawn among those that the counts allow, where chance is involved.
+        Each of them begins with its own best budget: how much these differ is how much is not known about it.
         """
         model, counted = self.model, self.model.counted
         chance = counted and bool(np.any(np.diff(model.rows.ptr) > 1))
         fits = [replace(self, model=model.drawn(rng)) for _ in range(DRAWN)] if chance else [self]
         curious = [CuriousPolicy(fit.plan(optimistic=True)[0], model.nearby) for fit in fits]
         plans: list[Policy] = [self._plain[0], *curious, *(curious if counted and not chance else [])]
-        plans += [] if self._wide is None else [self._wide[0]]
+        plans += [] if self._crossed is None else [self._crossed[0]]
         strange = self._unseen if counted else None
-        return ExploringPolicy(tuple(plans), model.visits.shape[1], self.returns, self.epsilon, rng, strange)
+        others = None if chance else self.returns
+        return ExploringPolicy(tuple(plans), model.visits.shape[1], others, self.epsilon, rng, strange)
 
     def _unseen(self, h: int, states: np.ndarray) -> np.ndarray:
         """Whether observations [n] are none of those that were counted: the plan for the nearest one means nothing."""
@@ -88,20 +103,23 @@ class FittedKernel:
         return replace(self, tau=1.0).plan()[0]
 
     def outputs(self) -> list[CandidateOutput]:
-        """Plans without bonus, with more or less caution."""
+        """Plans without bonus, with more or less caution where that leaves out an action."""
         return list(self._outputs)
 
     @cached_property
     def _outputs(self) -> tuple[CandidateOutput, ...]:
-        plans = [self._plain if share == 0.0 else self.plan(share) for share in SHARES]
-        found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(SHARES, plans, strict=True)]
-        return (*found, *([] if self._wide is None else [CandidateOutput("kernel, more neighbours", *self._wide)]))
+        closed = self.model.closed()
+        masks = [self._allowed(closed, share, False) for share in SHARES]
+        shares = [s for s, mask in zip(SHARES, masks, strict=True) if s == 0.0 or not np.array_equal(mask, masks[0])]
+        plans = [self._plain if share == 0.0 else self.plan(share) for share in shares]
+        found = [CandidateOutput(f"kernel, share {s:g}", *plan) for s, plan in zip(shares, plans, strict=True)]
+        return (*found, *([] if self._crossed is None else [CandidateOutput("kernel, crossed", *self._crossed)]))
 
     @cached_property
-    def _wide(self) -> tuple[KernelPolicy, float] | None:
-        """The plan with enough neighbours for the tail, where these are more than predict best."""
-        wide = self.model.wide
-        return None if wide is None else replace(self, model=replace(self.model, rows=wide)).plan(WIDE)
+    def _crossed(self) -> tuple[KernelPolicy, float] | None:
+        """The plan whose choices are valued by other episodes than those that they were made with."""
+        halves = self.model.halves
+        return None if halves is None else self.plan(CROSSED, crossed=halves)
 
     @cached_property
     def _plain(self) -> tuple[KernelPolicy, float]:
@@ -112,6 +130,11 @@ class FittedKernel:
     def promise(self) -> float:
         """What the first output promises."""
         return self._plain[1]
+
+    @property
+    def supersedes(self) -> bool:
+        """Counts: more of them are better, and few fresh episodes would only choose by luck."""
+        return self.model.counted
 
     def about(self) -> str:
         """Representatives and how outcomes are made."""
@@ -152,7 +175,7 @@ class KernelCandidate(Checked):
         played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
             most = (self.representatives, self.budgets, self.transitions)
-            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered, data.tau)
+            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered)
         return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:

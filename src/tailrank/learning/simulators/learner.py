@@ -3,9 +3,9 @@
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
 alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
-round the best of the finalists is returned; few fresh episodes are helped by imagined ones (`search/judging.py`). The
-bound on its CVaR uses the fresh ones of the last round only, with the confidence divided among the finalists, so it
-holds although the policy was chosen.
+round the best of the finalists is returned, by what they earned in all rounds; few fresh episodes are helped by
+imagined ones (`search/judging.py`). The bound on its CVaR uses the fresh ones of the last round only, with the
+confidence divided among the finalists, so it holds although the policy was chosen.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.arrays import arrays_below
+from tailrank._system.lazy import has_jax
 from tailrank._system.settings import fixed, setting, share
 from tailrank._system.telling import doing
+from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.images.seeing import SeeingCandidate, images_of, on_seen, restored_training, seen_by, trained_for
+from tailrank.learning.images.training import NUMBERS, EncoderTraining
 from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
-from tailrank.learning.simulators.candidates import FitData, LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
+from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
 from tailrank.policies.tables import Policy, UniformPolicy
 from tailrank.risk.intervals import cvar_interval
@@ -70,17 +76,38 @@ class CandidatesLearner(SimulatorLearner):
         metavar="auto|none",
         help="Whether the last observations and action count as observed where what follows depends on them.",
     )
+    images: str = setting(
+        "auto",
+        words=("auto", "none"),
+        metavar="auto|none",
+        help="Whether images are seen through an encoder (extra `neural`), or as their pixels.",
+    )
     total_steps: int | None = fixed(None)
 
     @abstractmethod
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The candidates that can learn here, at least one."""
 
-    def _learning(self, env: Simulator, played: PlayedEpisodes) -> tuple[LearningCandidate, ...]:
-        """The candidates, with what of the past they need, and with the actions they need of a grid."""
-        recall, grid = self._recalled(env, played), getattr(env, "grid", None)
-        found = tuple(RecallingCandidate(one, recall) for one in self.candidates(env))
-        return found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
+    def layout(self, env: Simulator) -> ImageLayout | None:
+        """Where the images are that are seen through an encoder, or None."""
+        return images_of(env) if self.images == "auto" else None
+
+    def n_seen(self, env: Simulator) -> int:
+        """The numbers of an observation as candidates see it."""
+        layout = self.layout(env)
+        return env.n_features if layout is None else NUMBERS + layout.others.size
+
+    def _learning(
+        self, env: Simulator, played: PlayedEpisodes, training: EncoderTraining | None
+    ) -> tuple[tuple[LearningCandidate, ...], FitData]:
+        """The candidates, with what of the past they need, with the actions they need of a grid, and with the encoder
+        of images; and what they are fitted to."""
+        seen, grid = seen_by(training, played), getattr(env, "grid", None)
+        recall, found = self._recalled(env, seen), self.candidates(env)
+        found = tuple(RecallingCandidate(one, recall) for one in found)
+        found = found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
+        found = found if training is None else tuple(SeeingCandidate(one, training) for one in found)
+        return found, self._data(seen, env)
 
     def _recalled(self, env: Simulator, played: PlayedEpisodes) -> Recall:
         """What of the past counts as observed."""
@@ -91,14 +118,19 @@ class CandidatesLearner(SimulatorLearner):
         return FitData(played, env.n_actions, self.tau, numbered)
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
-        """Nothing played."""
-        return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
+        """Nothing played; where images are shown, JAX must be there."""
+        layout = self.layout(env)
+        if layout is None:
+            return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
+        if not has_jax():
+            raise InputError(f"{env.name}: shows images, which need jax and optax; install tailrank[neural]")
+        return CandidatesState(0, PlayedEpisodes.none(env.horizon, layout.width, np.uint8), ())
 
     def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
         """A batch of episodes and a fit to all; or a round of the choice."""
         if state.fitted and self._left(state, env.horizon, self._learning_share(env.horizon)) <= 0:
             return self._compare(state, env, streams)
-        k, played = state.k + 1, state.played
+        k, played, layout = state.k + 1, state.played, self.layout(env)
         returns: list[np.ndarray] = []
         seeds = streams.train_seeds(k, self._batch(state, env))
         for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
@@ -108,17 +140,19 @@ class CandidatesLearner(SimulatorLearner):
                 most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
                 for some in np.array_split(part, -(-part.size // most)):
                     batch = play_simulator(policy, env, some, keep_features=True)
-                    played, returns = played.with_played(batch), [*returns, batch.returns]
-        data = self._data(played, env)
+                    played, returns = played.with_played(batch, layout), [*returns, batch.returns]
+        before = state.fitted[0] if state.fitted else None
+        training = trained_for(layout, played, env.n_actions, before, streams.oracle(k, 0, 1))
+        candidates, data = self._learning(env, played, training)
         fitted = tuple(
             candidate.fit(data, streams.oracle(k, i), state.fitted[i] if state.fitted else None)
-            for i, candidate in enumerate(self._learning(env, played))
+            for i, candidate in enumerate(candidates)
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
         state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
-        state = replace(state, finalists=(), chosen=False, choosing=False)
+        state = replace(state, finalists=(), before=np.zeros((0, 0)), chosen=False, choosing=False)
         promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
         return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
@@ -158,6 +192,7 @@ class CandidatesLearner(SimulatorLearner):
         if not state.choosing:
             mine = len(all_outputs(state))
             fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
+            fits = 0 if all(fit.supersedes for fit in state.fitted) else fits
             state = replace(state, earlier=state.earlier[:fits], choosing=True)
             with doing("playing candidates in a model"):
                 state = replace(state, imagined=self._imagined(state, env, streams))
@@ -177,6 +212,7 @@ class CandidatesLearner(SimulatorLearner):
         state = replace(
             state,
             k=state.k + 1,
+            before=state.rounds_of(now),
             finalists=now,
             returns=returns,
             choice_episodes=state.choice_episodes + n * len(now) + rest,
@@ -190,11 +226,14 @@ class CandidatesLearner(SimulatorLearner):
     def _imagined(self, state: CandidatesState, env: Simulator, streams: Streams) -> np.ndarray:
         """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, needs data of
         every action, and draws trees through observations that repeat, which counts know better."""
-        policies = [output.policy for output in all_outputs(state)]
-        known = state.played.repeats or self._recalled(env, state.played) != Recall()
-        if known or getattr(env, "grid", None) is not None:
-            return np.zeros((len(policies), 0))
-        return imagined_returns(state.played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
+        outputs, grid = all_outputs(state), getattr(env, "grid", None)
+        nothing, policies = np.zeros((len(outputs), 0)), on_seen([output.policy for output in outputs])
+        if policies is None or grid is not None or state.played.repeats:
+            return nothing
+        played = seen_by(getattr(state.fitted[0], "training", None), state.played)
+        if self._recalled(env, played) != Recall():
+            return nothing
+        return imagined_returns(played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
 
     def survivors(self, state: CandidatesState) -> tuple[int, ...]:
         """The outputs that play in the next round: all at first, then the better half."""
@@ -210,8 +249,8 @@ class CandidatesLearner(SimulatorLearner):
         return state.finalists[int(np.argmax(self._scores(state)))]
 
     def _scores(self, state: CandidatesState) -> np.ndarray:
-        """CVaR of the finalists in the last round, with what they earn in a model of trees."""
-        rows = zip(state.finalists, state.returns, strict=True)
+        """CVaR of the finalists in all rounds, with what they earn in a model of trees."""
+        rows = zip(state.finalists, state.all_rounds, strict=True)
         return np.array([weighed_cvar(row, state.imagined[i], self.tau) for i, row in rows])
 
     def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
@@ -246,9 +285,11 @@ class CandidatesLearner(SimulatorLearner):
         policy, name, about = outputs[best].policy, outputs[best].name, {"promise": outputs[best].promise}
         if not state.finalists:
             return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
-        scores = {outputs[i].name: cvar(row, self.tau) for i, row in zip(state.finalists, state.returns, strict=True)}
+        rows = zip(state.finalists, state.all_rounds, strict=True)
+        scores = {outputs[i].name: cvar(row, self.tau) for i, row in rows}
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
-        why = f"the best of {F} finalists among {len(outputs)} outputs in {mine.size} fresh episodes each"
+        n = state.all_rounds.shape[1]
+        why = f"the best of {F} finalists among {len(outputs)} outputs in {n} fresh episodes each"
         why += f" and {state.imagined.shape[1]} in a model, which count as {WEIGHT}" if state.imagined.size else ""
         if mine.size * self.tau < FEWEST:
             return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
@@ -256,7 +297,7 @@ class CandidatesLearner(SimulatorLearner):
         about_that = "about " if found.approximate else ""
         why += (
             f"; CVaR at least {found.lower:.4g} with {about_that}confidence {1 - DELTA:g} over the finalists "
-            f"({found.method})"
+            f"({found.method}, the last {mine.size} of them)"
         )
         more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
         return ReturnedPolicy(policy, name, why, about | more)
@@ -270,16 +311,19 @@ class CandidatesLearner(SimulatorLearner):
         )
         fitted = []
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
-            then, fits = played.head(episodes_then), []
-            for i, candidate in enumerate(self._learning(env, then) if at else ()):
-                prefix = fit_prefix(place, i)
-                own = {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-                fits.append(candidate.restored(own, self._data(then, env), streams.oracle(at, i)))
+            fits: list[FittedCandidate] = []
+            if at:
+                first = arrays_below(arrays, fit_prefix(place, 0))
+                training = restored_training(self.layout(env), first, env.n_actions)
+                candidates, data = self._learning(env, played.head(episodes_then), training)
+                own = (arrays_below(arrays, fit_prefix(place, i)) for i in range(len(candidates)))
+                each = enumerate(zip(candidates, own, strict=True))
+                fits = [candidate.restored(x, data, streams.oracle(at, i)) for i, (candidate, x) in each]
             fitted.append(EarlierFit(at, episodes_then, tuple(fits)))
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"])
+        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"])
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:

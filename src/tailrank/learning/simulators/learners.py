@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
+from tailrank._system.lazy import has_jax
 from tailrank._system.settings import part
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
@@ -15,11 +15,6 @@ from tailrank.learning.simulators.candidates import LearningCandidate
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learner import CandidatesLearner
 from tailrank.learning.simulators.state import CandidatesState
-
-
-def has_jax() -> bool:
-    """Whether networks can be trained here."""
-    return find_spec("jax") is not None and find_spec("optax") is not None
 
 
 @dataclass(frozen=True)
@@ -62,10 +57,10 @@ class SearchLearner(CandidatesLearner):
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played; there must not be too many parameters."""
-        if not self.search.suits(env.n_features, env.n_actions):
+        if not self.search.suits(self.n_seen(env), env.n_actions):
             raise InputError(
-                f"search: {env.name} has {env.n_features} features and {env.n_actions} actions, which takes more than "
-                f"{MOST_PARAMETERS} parameters; use --algorithm kernel"
+                f"search: {env.name} has {self.n_seen(env)} features and {env.n_actions} actions, which takes more "
+                f"than {MOST_PARAMETERS} parameters; use --algorithm kernel"
             )
         return super().init(env, streams)
 
@@ -84,7 +79,7 @@ class AutoLearner(CandidatesLearner):
         values = getattr(getattr(env, "encoder", None), "n_values", None)
         if values is not None and values <= self.kernel.representatives:
             return (self.kernel,)
-        if self.search.suits(env.n_features, env.n_actions):
+        if self.search.suits(self.n_seen(env), env.n_actions):
             return (self.kernel, self.search)
         numbered = getattr(getattr(env, "encoder", None), "is_table", False)
         return (self.kernel, self.network) if has_jax() and not numbered else (self.kernel,)

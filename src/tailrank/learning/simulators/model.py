@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tailrank.episodes.masks import ever_allowed
 from tailrank.learning.simulators.counted import counted_states, ended_by_place, numbers
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
@@ -38,11 +39,6 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
-IN_TAIL = 6
-"""Outcomes in the tail, at least, on average: of 16 neighbours of a place where one in seven pays a toll, none pays it
-one time in twelve, and a plan finds the place where none did."""
-MOST_WIDE = 1_000_000
-"""Entries of the rows with enough neighbours for the tail: their next states have fewer representatives beyond."""
 MOST_VALUES = 10_000_000
 """Of the tables of a plan for counted states, where rewards share a unit."""
 LLOYD, ROUNDS = 2, 8
@@ -54,7 +50,8 @@ class KernelModel:
     """representatives [M, k] in the metric, rows of outcomes, visits [M, A] (transitions from there), nearby
     [M, A] (from the same of a fixed number of regions; of counts: what each law rests on), start [M] (how likely each
     is at first); choice and score say how it was made. prior: transitions that what the actions of a counted state
-    have in common counts as (`pooling`). wide: rows of more neighbours, `IN_TAIL` in the tail, where that is more.
+    have in common counts as (`pooling`). halves: rows of two halves of the episodes, where nothing is counted.
+    allowed [M, A]: the actions that were ever allowed there, or nearer to it than to any other (None: all of them).
     """
 
     metric: Metric
@@ -68,7 +65,8 @@ class KernelModel:
     choice: KernelChoice
     score: float
     prior: float = 0.0
-    wide: KernelRows | None = None
+    halves: tuple[KernelRows, KernelRows] | None = None
+    allowed: np.ndarray | None = None
 
     @property
     def counted(self) -> bool:
@@ -76,12 +74,17 @@ class KernelModel:
         return self.neighbours == 1
 
     def drawn(self, rng: np.random.Generator) -> KernelModel:
-        """A model of counts drawn from those that the counts allow: laws from their Dirichlet posterior."""
+        """A model of counts drawn from those that the counts allow: laws from their Dirichlet posterior.
+
+        What is left for the bonus, which goes with 1 / sqrt(1 + nearby), are outcomes that were never seen: of n
+        transitions the next one has such an outcome with a probability of about 1 / (1 + n).
+        """
         size = np.diff(self.rows.ptr)
         pair = np.repeat(np.arange(size.size), size)
         weight = rng.gamma(self.rows.weight * (self.nearby + self.prior).ravel()[pair]) + 1e-300
         total = np.bincount(pair, weights=weight, minlength=size.size)
-        return replace(self, rows=replace(self.rows, weight=weight / total[pair]))
+        rows = replace(self.rows, weight=weight / total[pair])
+        return replace(self, rows=rows, nearby=(1.0 + self.nearby) ** 2 - 1.0)
 
     def closed(self) -> KernelModel:
         """The model in which states that were never left stay there and pay the least reward seen."""
@@ -104,12 +107,10 @@ def fit_kernel(
     most: int,
     rng: np.random.Generator,
     numbered: bool = False,
-    tau: float = 1.0,
 ) -> KernelModel:
     """The model of what was played, with at most so many representatives, budgets and transitions.
 
-    numbered: observations are counted as long as they are few enough, whether they repeat or not. tau: the tail for
-    which there are rows with enough neighbours.
+    numbered: observations are counted as long as they are few enough, whether they repeat or not.
     """
     if (numbered or played.repeats) and len(played.observations) <= representatives:
         return _counted(played, n_actions, representatives, budgets, rng)
@@ -126,9 +127,6 @@ def fit_kernel(
     neighbours = min(max(s.shape[1] + 2, 4), 8, len(centres))
     model = OutcomeModel.of(s, after, data, weights, choice, n_actions)
     rows = kernel_rows(model, centres, neighbours, n_actions, scale)
-    enough = int(np.ceil(IN_TAIL / tau))
-    wide = replace(model, choice=replace(choice, neighbours=enough)) if enough > choice.neighbours else None
-    fewer = min(neighbours, max(MOST_WIDE // (len(centres) * n_actions * enough), 2))
     places = np.ascontiguousarray(centres * weights)
     near = interpolation(s * weights, places, 1)[0][:, 0]
     index, phi = interpolation(first * weights, places, neighbours)
@@ -145,8 +143,29 @@ def fit_kernel(
         start,
         choice,
         score,
-        wide=None if wide is None else kernel_rows(wide, centres, fewer, n_actions, scale),
+        halves=_halves(model, centres, neighbours, n_actions, scale, rng),
+        allowed=_allowed(data, near, len(centres), n_actions),
     )
+
+
+def _halves(
+    model: OutcomeModel,
+    centres: np.ndarray,
+    neighbours: int,
+    n_actions: int,
+    scale: BudgetScale,
+    rng: np.random.Generator,
+) -> tuple[KernelRows, KernelRows] | None:
+    """Rows of the same pairs from two halves of the episodes; None where an action is in one of them only."""
+    drawn = model.data.held_out(rng, parts=2)
+    parts = [np.flatnonzero(drawn == half) for half in (False, True)]
+    tried = [np.unique(model.data.actions[part]) for part in parts]
+    if not np.array_equal(tried[0], tried[1]):
+        return None
+    args = (model.weights, model.choice, n_actions)
+    halves = (OutcomeModel.of(model.s[part], model.after[part], model.data.where(part), *args) for part in parts)
+    one, other = (kernel_rows(half, centres, neighbours, n_actions, scale) for half in halves)
+    return one, other
 
 
 def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator) -> KernelModel:
@@ -164,14 +183,19 @@ def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rn
     after = np.where(data.ended, M, states.there)
     outcome = numbers(after, data.rewards)
     pair = states.here * n_actions + data.actions
-    laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions)
+    allowed = _allowed(data, states.here, M, n_actions)
+    laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions, allowed)
     one = np.unique(outcome, return_index=True)[1][laws.outcome]
     shift = (data.rewards[one] - scale.origin) / scale.unit
     rows = merged(laws.pair, after[one], shift, laws.weight, M, n_actions)
     start = np.bincount(states.first, minlength=M) / played.n
     visits, choice = _visits(states.here, data.actions, M, n_actions), KernelChoice(1, timed=states.timed)
     about = (visits, laws.mass, start, choice, np.nan, laws.kappa)
-    return KernelModel(states.metric, states.representatives, 1, rows, scale, *about)
+    return KernelModel(states.metric, states.representatives, 1, rows, scale, *about, allowed=allowed)
+
+
+def _allowed(data: PlayedTransitions, near: np.ndarray, M: int, n_actions: int) -> np.ndarray | None:
+    return None if data.allowed is None else ever_allowed(data.allowed, near, M, n_actions)
 
 
 def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tailrank.checks import InputError
+from tailrank.episodes.masks import all_bits, packed
 from tailrank.episodes.rollout import Observed
+from tailrank.policies.images import ImageLayout
 
 REPEATED = 5
 """Observations count as finite where each was seen so often on average."""
@@ -16,7 +19,7 @@ REPEATED = 5
 @dataclass(frozen=True)
 class PlayedTransitions:
     """T transitions: `here` and `there` [T] say which of the observations [U, m] (float32) were seen before and after;
-    actions, rewards, step (h), ended and episode [T].
+    actions, rewards, step (h), ended and episode [T]; allowed [T, bytes]: as in `PlayedEpisodes`.
 
     ended: the environment ended the episode there; one that was only cut off after H steps did not end.
     """
@@ -29,6 +32,7 @@ class PlayedTransitions:
     step: np.ndarray
     ended: np.ndarray
     episode: np.ndarray
+    allowed: np.ndarray | None = None
 
     @property
     def features(self) -> np.ndarray:
@@ -45,21 +49,24 @@ class PlayedTransitions:
         """T."""
         return int(self.actions.size)
 
-    def held_out(self, rng: np.random.Generator) -> np.ndarray:
-        """Which transitions [T] belong to a fifth of the episodes, drawn at random."""
+    def held_out(self, rng: np.random.Generator, parts: int = 5) -> np.ndarray:
+        """Which transitions [T] belong to one part of so many of the episodes, drawn at random."""
         episodes = np.unique(self.episode)
-        return np.isin(self.episode, rng.permutation(episodes)[: max(episodes.size // 5, 1)])
+        return np.isin(self.episode, rng.permutation(episodes)[: max(episodes.size // parts, 1)])
 
     def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
         parts = (self.here, self.there, self.actions, self.rewards, self.step, self.ended, self.episode)
-        return PlayedTransitions(self.observations, *(part[rows] for part in parts))
+        allowed = None if self.allowed is None else self.allowed[rows]
+        found = PlayedTransitions(self.observations, *(part[rows] for part in parts))
+        return replace(found, allowed=allowed)
 
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """n episodes with T steps in all: observations [U, m], each once where they repeat; seen [T + n] says which of them
-    was seen (the last of an episode too); actions and rewards [T], lengths [n]."""
+    """n episodes with T steps in all: observations [U, m] (float32, or bytes of images), each once where they repeat;
+    seen [T + n] says which of them was seen (the last of an episode too); actions and rewards [T], lengths [n];
+    allowed [T, bytes]: the actions that were allowed, as bits (None: all of them, always)."""
 
     horizon: int
     observations: np.ndarray
@@ -67,6 +74,7 @@ class PlayedEpisodes:
     actions: np.ndarray
     rewards: np.ndarray
     lengths: np.ndarray
+    allowed: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -76,10 +84,10 @@ class PlayedEpisodes:
         return cls(horizon, *each_once(features.astype(np.float32, copy=False)), actions, rewards, lengths)
 
     @classmethod
-    def none(cls, horizon: int, n_features: int) -> PlayedEpisodes:
+    def none(cls, horizon: int, n_features: int, dtype: DTypeLike = np.float32) -> PlayedEpisodes:
         """Before the first."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(horizon, np.zeros((0, n_features), dtype=np.float32), empty, empty, np.zeros(0), empty)
+        return cls(horizon, np.zeros((0, n_features), dtype=dtype), empty, empty, np.zeros(0), empty)
 
     @property
     def features(self) -> np.ndarray:
@@ -116,14 +124,15 @@ class PlayedEpisodes:
         """Where the episodes begin in `seen`, [n]."""
         return np.concatenate([[0], np.cumsum(self.lengths + 1)[:-1]]).astype(np.int64)
 
-    def with_played(self, played: Observed) -> PlayedEpisodes:
-        """These and the episodes of a rollout that kept its features."""
+    def with_played(self, played: Observed, layout: ImageLayout | None = None) -> PlayedEpisodes:
+        """These and the episodes of a rollout that kept its features; layout: where the images are, kept as bytes."""
         if played.features is None:
             raise InputError("features: were not kept")
         H = self.horizon
         here = np.arange(H + 1) <= played.lengths[:, None]
         taken = np.arange(H) < played.lengths[:, None]
-        rows, seen = each_once(played.features[here].astype(np.float32))
+        features = played.features[here]
+        rows, seen = each_once(features.astype(np.float32) if layout is None else layout.rows(features))
         rows, place = each_once(np.concatenate([self.observations, rows]))
         return PlayedEpisodes(
             H,
@@ -132,7 +141,16 @@ class PlayedEpisodes:
             np.concatenate([self.actions, played.actions[taken]]),
             np.concatenate([self.rewards, played.rewards[taken]]),
             np.concatenate([self.lengths, played.lengths]),
+            self._allowed_with(None if played.allowed is None else packed(played.allowed[:, :H][taken]), taken.sum()),
         )
+
+    def _allowed_with(self, fresh: np.ndarray | None, steps: int) -> np.ndarray | None:
+        """What was allowed [T, bytes] in these and in so many steps more; where nobody said, everything."""
+        said = self.allowed if fresh is None else fresh
+        if said is None:
+            return None
+        parts = ((self.allowed, self.steps), (fresh, steps))
+        return np.concatenate([all_bits(n, said.shape[1]) if part is None else part for part, n in parts])
 
     def head(self, n: int) -> PlayedEpisodes:
         """The first n episodes."""
@@ -141,7 +159,9 @@ class PlayedEpisodes:
         steps = int(self.lengths[:n].sum())
         kept, seen = np.unique(self.seen[: steps + n], return_inverse=True)
         parts = self.observations[kept], seen.ravel(), self.actions[:steps], self.rewards[:steps], self.lengths[:n]
-        return PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
+        allowed = None if self.allowed is None else self.allowed[:steps]
+        found = PlayedEpisodes(self.horizon, *(np.ascontiguousarray(part) for part in parts))
+        return replace(found, allowed=allowed)
 
     def step_numbers(self) -> np.ndarray:
         """h of each step, [T]."""
@@ -171,23 +191,27 @@ class PlayedEpisodes:
         at, begin = self.begin[episode] + step, (np.cumsum(self.lengths) - self.lengths)[episode] + step
         ended = (step + 1 == self.lengths[episode]) & (step + 1 < self.horizon)
         here, there = self.seen[at], self.seen[at + 1]
-        return PlayedTransitions(
-            self.observations, here, there, self.actions[begin], self.rewards[begin], step, ended, episode
-        )
+        actions, rewards = self.actions[begin], self.rewards[begin]
+        allowed = None if self.allowed is None else self.allowed[begin]
+        return PlayedTransitions(self.observations, here, there, actions, rewards, step, ended, episode, allowed)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
-        return {f"played.{name}": getattr(self, name) for name in KEPT}
+        masks = {} if self.allowed is None else {"played.allowed": self.allowed}
+        return {f"played.{name}": getattr(self, name) for name in KEPT} | masks
 
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> PlayedEpisodes:
         """The episodes in a checkpoint of the same simulator."""
         rows, seen, actions, rewards, lengths = (np.asarray(arrays[f"played.{name}"]) for name in KEPT)
-        fits = rows.ndim == 2 and rows.shape[1] == self.n_features
+        fits = rows.ndim == 2 and rows.shape[1] == self.n_features and rows.dtype == self.observations.dtype
         fits = fits and seen.ndim == lengths.ndim == actions.ndim == 1 and rewards.shape == actions.shape
         fits = fits and int(lengths.sum()) == actions.size and seen.size == actions.size + lengths.size
         if not fits or (seen.size and not 0 <= seen.min() <= seen.max() < len(rows)):
             raise InputError("played: the episodes of the checkpoint do not fit together")
-        return PlayedEpisodes(self.horizon, rows, seen, actions, rewards, lengths)
+        allowed = arrays.get("played.allowed")
+        if allowed is not None and (allowed.dtype != np.uint8 or allowed.ndim != 2 or len(allowed) != actions.size):
+            raise InputError("played.allowed: the masks of the checkpoint do not fit its steps")
+        return PlayedEpisodes(self.horizon, rows, seen, actions, rewards, lengths, allowed)
 
 
 KEPT = ("observations", "seen", "actions", "rewards", "lengths")
@@ -208,7 +232,10 @@ def observation_keys(features: np.ndarray) -> np.ndarray:
     """A number for each row of features [n, m], the same for equal rows and, nearly surely, for no others, [n]."""
     draws = np.random.default_rng(0)
     keys = np.zeros(len(features), dtype=np.uint64)
+    if features.dtype == np.uint8:  # four bytes at once
+        features = np.pad(features, ((0, 0), (0, -features.shape[1] % 4))).view(np.uint32)
     for j in range(features.shape[1]):
         mixer = np.uint64(2 * int(draws.integers(0, 2**63)) + 1)
-        keys += (features[:, j] + np.float32(0.0)).view(np.uint32).astype(np.uint64) * mixer
+        column = features[:, j] if features.dtype == np.uint32 else (features[:, j] + np.float32(0.0)).view(np.uint32)
+        keys += column.astype(np.uint64) * mixer
     return keys

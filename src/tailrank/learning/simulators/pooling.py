@@ -30,7 +30,8 @@ MOST_ACTIONS, MOST_ENTRIES = 64, 5_000_000
 @dataclass(frozen=True)
 class PooledLaws:
     """Entries of the laws: pair (state A + action), outcome and weight, all [E]; mass [M, A]: how many transitions each
-    law rests on, without the prior, whose weight is kappa. A pair that was never tried has no entries."""
+    law rests on, without the prior, whose weight is kappa. A pair that was never tried has the prior alone; where kappa
+    is 0, no entries."""
 
     pair: np.ndarray
     outcome: np.ndarray
@@ -39,8 +40,16 @@ class PooledLaws:
     kappa: float
 
 
-def pooled_laws(pair: np.ndarray, outcome: np.ndarray, held: np.ndarray, n_states: int, n_actions: int) -> PooledLaws:
-    """The laws of transitions of these pairs [T] with these outcomes [T]; held [T]: the ones that choose kappa."""
+def pooled_laws(
+    pair: np.ndarray,
+    outcome: np.ndarray,
+    held: np.ndarray,
+    n_states: int,
+    n_actions: int,
+    allowed: np.ndarray | None = None,
+) -> PooledLaws:
+    """The laws of transitions of these pairs [T] with these outcomes [T]; held [T]: the ones that choose kappa;
+    allowed [M, A]: pairs that need a law."""
     shape = (n_states, n_actions, int(outcome.max()) + 1)
     sums = counts = counted(pair, outcome, shape)
     most, kappa = of_states(counts, shape).nnz * n_actions, 0.0
@@ -51,7 +60,7 @@ def pooled_laws(pair: np.ndarray, outcome: np.ndarray, held: np.ndarray, n_state
     mixed = counts
     if kappa > 0.0:
         sums, common = shared(counts, kappa, shape)
-        mixed = sums + kappa * common.multiply(np.diff(counts.indptr)[:, None] > 0)
+        mixed = sums + kappa * (common if allowed is None else common.multiply(allowed.reshape(-1, 1)))
     mixed = mixed.tocoo()
     mass = np.asarray(sums.sum(axis=1)).reshape(n_states, n_actions)
     return PooledLaws(mixed.row.astype(np.int64), mixed.col.astype(np.int64), mixed.data, mass, kappa)

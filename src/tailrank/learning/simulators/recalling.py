@@ -1,8 +1,10 @@
 """Candidates that see what came before, where what follows depends on it.
 
 Whether it does is asked of episodes that were held out, every third one. What follows, (o' - o, r, ended), is predicted
-by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past, and
-with the step where that predicts better: models may know the step, and the past must tell more than that. The
+by the mean of the nearest neighbours among the other episodes with the same action, in x without and with the past. The
+step is known, and a quadratic trend of the present is taken off a number that follows, where that predicts it better
+without a past: models may know both, and the past must tell more. (A past that repeats a number of the present, such
+as a position that is the last action, only makes that number count for more among neighbours; the trend knows it.) The
 errors, as those of a normal law of their own variance, have a likelihood; the past counts where it makes that clearly
 larger. Neighbours get worse with every number that does not matter, so that a past that tells nothing is left out.
 Where few different observations repeat, counts take the place of neighbours (`counted.held_out_laws`).
@@ -17,6 +19,7 @@ import numpy as np
 
 from tailrank.learning.simulators import counted
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, WrappedFit
+from tailrank.learning.simulators.metric import Trend
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.recall import Recall, RecallPolicy, differences
 from tailrank.policies.tables import Policy
@@ -40,7 +43,8 @@ def recalled(recall: Recall, played: PlayedEpisodes, n_actions: int) -> PlayedEp
     if recall == Recall():
         return played
     x = _seen(recall, played, n_actions, np.arange(played.seen.size))
-    return PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
+    found = PlayedEpisodes.of(played.horizon, x, played.actions, played.rewards, played.lengths)
+    return replace(found, allowed=played.allowed)
 
 
 def _seen(recall: Recall, played: PlayedEpisodes, n_actions: int, rows: np.ndarray) -> np.ndarray:
@@ -110,20 +114,25 @@ def _by_neighbours(
     moved = (features[rows + 1] - features[rows]).astype(np.float64)
     follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
     other = played.actions[ask][:, None] != played.actions[learn]
-    x = _seen(recall, played, n_actions, rows).astype(np.float64)
-    x = np.column_stack([x, played.step_numbers()[taken]]) if timed else x
-    return _predicted(_scaled(x), follows, other), episode[ask]
+    step = [played.step_numbers()[taken]] if timed else []
+    here = _scaled(np.column_stack([features[rows].astype(np.float64), *step]))
+    trend = Trend.of(here[ask.size :], played.actions[learn], follows[ask.size :], n_actions)
+    less = follows - trend.at(here, played.actions[taken])
+    better = _errors(here, less, other).mean(axis=0) < _errors(here, follows, other).mean(axis=0)
+    follows = np.where(better, less, follows)
+    x = np.column_stack([_seen(recall, played, n_actions, rows).astype(np.float64), *step])
+    errors = _errors(_scaled(x), follows, other)
+    variance = errors.mean(axis=0) + LEAST
+    return np.asarray(-0.5 * (np.log(variance) + errors / variance).sum(axis=1)), episode[ask]
 
 
-def _predicted(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The log-likelihood of the first n rows of `follows`, predicted by the rest; other [n, rest]: another action."""
+def _errors(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Squared errors of the first n rows of `follows`, predicted by the rest; other [n, rest]: another action."""
     n = len(other)
     square = (x[:n] ** 2).sum(axis=1)[:, None] + (x[n:] ** 2).sum(axis=1) - 2.0 * x[:n] @ x[n:].T
     few = min(NEIGHBOURS, other.shape[1] - 1)
     near = np.argpartition(np.where(other, np.inf, square), few, axis=1)[:, :few]
-    errors = (follows[:n] - follows[n:][near].mean(axis=1)) ** 2
-    variance = errors.mean(axis=0) + LEAST
-    return np.asarray(-0.5 * (np.log(variance) + errors / variance).sum(axis=1))
+    return np.asarray((follows[:n] - follows[n:][near].mean(axis=1)) ** 2)
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:

@@ -50,8 +50,9 @@ class EarlierFit:
 @dataclass(frozen=True)
 class CandidatesState:
     """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit, and earlier
-    fits, the latest first; in the choice, the outputs that are left (`finalists`), the returns of the last round,
-    [finalists, n], what it cost, whether it is over and has begun, and imagined returns of all outputs [outputs, k].
+    fits, the latest first; in the choice, the outputs that are left (`finalists`), their returns in the last round,
+    [finalists, n], and in the rounds `before`, [finalists, m], what it cost, whether it is over and has begun, and
+    imagined returns of all outputs [outputs, k].
     """
 
     k: int
@@ -66,6 +67,18 @@ class CandidatesState:
     earlier: tuple[EarlierFit, ...] = ()
     choosing: bool = False
     imagined: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    before: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def all_rounds(self) -> np.ndarray:
+        """Returns [finalists, m + n] in all rounds of the choice."""
+        return np.hstack([self.before, self.returns])
+
+    def rounds_of(self, outputs: tuple[int, ...]) -> np.ndarray:
+        """The same for outputs that survived the last round; before the first one there are none, [outputs, 0]."""
+        if not self.finalists:
+            return np.zeros((len(outputs), 0))
+        return self.all_rounds[[self.finalists.index(i) for i in outputs]]
 
     @property
     def episodes(self) -> int:
@@ -86,6 +99,7 @@ class CandidatesState:
             dtype=np.int64,
         )
         arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
+        arrays["before"] = self.before
         arrays["imagined"] = self.imagined
         arrays["earlier"] = np.array([(fit.k, fit.episodes) for fit in self.earlier], dtype=np.int64).reshape(-1, 2)
         for place, fits in enumerate((self.fitted, *(fit.fitted for fit in self.earlier))):

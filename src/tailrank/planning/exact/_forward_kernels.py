@@ -23,17 +23,6 @@ def push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, hig
 
 
 @frugal
-def push_spread(n_actions, ptr, next_state, prob, units, low, high, far, low_next, high_next, spread_next):
-    """`push_range` into fresh arrays (far and -far: none), and where each state's budgets begin, [S + 1]."""
-    for s in range(low.size):
-        low_next[s], high_next[s] = far, -far
-    push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
-    spread_next[0] = 0
-    for s in range(low.size):
-        spread_next[s + 1] = spread_next[s] + max(high_next[s] - low_next[s] + 1, 0)
-
-
-@frugal
 def push_forward(
     begin,
     end,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import frugal, nested
-from tailrank.planning._row_kernels import add_rows, sum_rows
+from tailrank._system.jit import nested
+from tailrank.planning._row_kernels import sum_rows
 
 LISTED = 1024
 """Outcomes of a pair that are added at a time."""
@@ -33,28 +33,15 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
         q[to + i] += weight * (top + slope * (shift + i - size + 1))
 
 
-@frugal
-def padded_places(begin, end, slot, first, offset, pad, places):
-    """Where the padded tables of states begin..end-1 lie that stand one after the other from values[slot] on, [S, 3].
-
-    With (bottom, top, place) in its row, that of s holds the budgets bottom <= c < top, at values[place + c].
-    """
-    for s in range(begin, end):
-        bottom = first[s] - pad
-        places[s, 0] = bottom
-        places[s, 1] = bottom + offset[s + 1] - offset[s] + 2 * pad
-        places[s, 2] = slot + offset[s] - offset[begin] + 2 * pad * (s - begin) - bottom
-
-
 @nested
-def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, own, slope):
-    """x[to + i] = sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
+def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, own, slope, base):
+    """x[to + i] = base + sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
 
     Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch, from `own`
     on) and summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
     Returns how many are listed, -1 where the list does not hold them all.
     """
-    fresh, far, listed, none = True, end - begin > LISTED, np.int64(0), np.int64(0)
+    far, listed, none = end - begin > LISTED, np.int64(0), np.int64(0)
     for part in range(begin, end, LISTED):
         m = np.uintp(own)
         for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
@@ -66,14 +53,7 @@ def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places
             else:
                 far = True
         listed = np.int64(m) - own
-        if fresh and listed == 0:
-            for i in range(np.uintp(many)):
-                x[np.uintp(to) + i] = 0.0
-        elif fresh:
-            sum_rows(x, many, at, weight, own, listed, v, np.uintp(to), none)
-        else:
-            add_rows(x, many, at, weight, own, np.int64(m), v, np.uintp(to), none)
-        fresh = False
+        sum_rows(x, to, many, at, weight, own, own + listed, none, v, base, part > begin)
     if far:
         for k in range(np.uintp(begin), np.uintp(end)):
             s, d = np.uintp(next_state[k]), origin - units[k]

@@ -73,17 +73,18 @@ def backup(
     of the next step: up to it values are zero.
 
     ptr [S A + 1], next_state/prob/units [n]: the rows. bonus, gain [S A]. places, own_places [S, 3]: where
-    `values` and `means` hold the tables of the next step and those of this one, which are written; see `padded_places`.
+    `values` and `means` hold the tables of the next step and those of this one, which are written; see
+    `Tables.place`.
     `actions` may be empty (not stored). `at_ends` [S], unless negative, is the action stored at a table's two ends:
     at the first entry every action is as good, at the last only the mean counts, so both are for the risk-neutral
     action. ahead: whether to ask for the tables of the next state early, which pays where they fit in no cache.
     """
-    x, best, chosen = np.empty(n_actions * BLOCK), np.empty(2 * BLOCK), np.empty(2 * BLOCK)
+    x, best, chosen, label = np.empty(n_actions * BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed, sure = np.empty(n_actions, np.int64), np.empty(n_actions, np.int64)
     row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
     store, track, know = actions.size > 0, means.size > 0, certain_next.size > 0
-    mean, bar, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
+    mean, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     mean_below, chosen_below = np.empty(BLOCK), np.empty(BLOCK)
     widest = 0
     for s in range(begin, end):
@@ -125,9 +126,10 @@ def backup(
                         weight,
                         m * LISTED,
                         1.0,
+                        0.0,
                     )
                 m += 1
-            here = lowest(x, row, paid, name, m, many, tie, best, chosen)
+            lowest(x, row, paid, name, m, many, tie, best, chosen, label)
             for r in range(m - 1, -1, -1):
                 for i in range(np.uintp(min(max(sure[r] - origin + 1, 0), zeros))):
                     chosen_below[i] = name[r]
@@ -146,7 +148,7 @@ def backup(
                         tie,
                         best,
                         chosen,
-                        here,
+                        label,
                         listed,
                         at,
                         weight,
@@ -159,7 +161,6 @@ def backup(
                         units,
                         places,
                         means,
-                        bar,
                         w,
                         position,
                         mean,
@@ -197,7 +198,7 @@ def backup(
             for i in range(np.uintp(zeros)):
                 values[write + i] = 0.0
             for i in range(np.uintp(n)):
-                values[write + np.uintp(zeros) + i] = best[here + i]
+                values[write + np.uintp(zeros) + i] = best[i]
             fill_pads(s, block, zeros + n, offset, pad, write, values, 1.0)
             if track:
                 fill_pads(s, block, zeros + n, offset, pad, write, means, 0.0)
@@ -206,7 +207,7 @@ def backup(
                 for i in range(np.uintp(zeros)):
                     actions[write + i] = int(chosen_below[i])
                 for i in range(np.uintp(n)):
-                    actions[write + np.uintp(zeros) + i] = int(chosen[here + i])
+                    actions[write + np.uintp(zeros) + i] = int(chosen[i])
                 if at_ends[s] >= 0:
                     if block == 0:
                         actions[offset[s]] = at_ends[s]
@@ -227,12 +228,12 @@ def mix_tables(share, first, offset, places, values, lowest, total, slope):
 
 
 @frugal
-def return_range(n_actions, ptr, next_state, reward, low_next, high_next, cautious, low, high):
-    """The least and the most that can still be earned from each state, in whole units or in floats.
+def return_range(begin_state, end_state, n_actions, ptr, next_state, reward, low_next, high_next, cautious, low, high):
+    """The least and the most that can still be earned from states begin_state..end_state-1.
 
     The least over all actions, or (cautious) the best of the actions' worst outcomes.
     """
-    for s in range(low.size):
+    for s in range(begin_state, end_state):
         fresh = True
         for a in range(n_actions):
             begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]

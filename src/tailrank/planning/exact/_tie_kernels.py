@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import compiled, nested
+from tailrank._system.jit import nested
 from tailrank.planning._row_kernels import sum_rows
 from tailrank.planning.exact._gather_kernels import LISTED, expected
 
@@ -33,28 +33,38 @@ def certain_budgets(s, n_actions, ptr, next_state, units, certain_next, row):
     return most
 
 
-@compiled(fastmath=True, no_cpython_wrapper=True, _nrt=False)
-def _ties(x, row, paid, m, begin, n, bar):
-    """How often an action passes the bar, beyond the once that every budget begin..n-1 needs, over m actions."""
-    passed = 0.0
-    for r in range(m):
-        u, b = np.uintp(row[r]), paid[r]
-        for i in range(np.uintp(begin), np.uintp(n)):
-            passed += 1.0 if x[u + i] <= bar[i] + b else 0.0
-    return passed - (n - begin)
-
-
 @nested
-def _mean_row(w, low, high, listed, at, weight, own, begin, end, origin, next_state, prob, units, places, means_next):
-    """w[i] = E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
+def _mean_row(
+    w, low, high, listed, at, weight, own, begin, end, origin, next_state, prob, units, places, means_next, gain
+):
+    """w[i] = gain + E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
 
     listed: how many of them `at` and `weight` hold, from `own` on; -1 where not all.
     """
     n, start = high - low, origin + low
+    many = (n + 7) // 8 * 8
     if listed > 0:
-        sum_rows(w, (n + 7) // 8 * 8, at, weight, own, listed, means_next, np.uintp(low), low)
+        sum_rows(w, low, many, at, weight, own, own + listed, low, means_next, gain, False)
     else:
-        expected(w, low, n, n, begin, end, start, next_state, prob, units, places, means_next, at, weight, own, 0.0)
+        expected(
+            w,
+            low,
+            n,
+            many,
+            begin,
+            end,
+            start,
+            next_state,
+            prob,
+            units,
+            places,
+            means_next,
+            at,
+            weight,
+            own,
+            0.0,
+            gain,
+        )
 
 
 @nested
@@ -69,7 +79,7 @@ def tell_apart(
     tie,
     best,
     chosen,
-    here,
+    label,
     listed,
     at,
     weight,
@@ -82,62 +92,54 @@ def tell_apart(
     units,
     places,
     means_next,
-    bar,
     w,
     position,
     mean,
 ):
-    """mean [n] of the best of the actions that tie for the least value; its name goes to chosen[here + i], i < n.
+    """mean [n] of the best of the actions that tie for the least value; its name goes to chosen [n].
 
-    Action r < m has the values x[row[r] + i] - paid[r]; best[here + i] is the least of them. gain [S A]: the expected
-    reward of each pair. skip: budgets that are left alone. bar, w [n] and position [A] are scratch. The rest: see
-    `backup`, `expected`.
+    Action r < m has the values x[row[r] + i] - paid[r]; best, label [n]: see `lowest`. gain [S A]: the expected reward
+    of each pair. skip: budgets that are left alone. mean, w [n + 8] and position [A]; the last two are scratch. The
+    rest: see `backup`, `expected`. Budgets with the same label are done together.
     """
-    for i in range(np.uintp(n)):
-        bar[i] = best[here + i] + tie * abs(best[here + i])
     n_actions = listed.size
-    sure = skip
-    if _ties(x, row, paid, m, sure, n, bar) > 0.0:
-        sure = n
     for r in range(m):
         position[np.uintp(name[r])] = r
-    i = sure
+    i = skip
     while i < n:
-        a = chosen[here + np.uintp(i)]
-        j = i + 1
-        while j < n and chosen[here + np.uintp(j)] == a:
+        who, j = label[i], i + 1
+        while j < n and label[j] == who:
             j += 1
-        r, pair = int(position[np.uintp(a)]), s * n_actions + int(a)
-        begin, end = ptr[pair], ptr[pair + 1]
-        own = r * LISTED
-        _mean_row(
-            mean, i, j, listed[r], at, weight, own, begin, end, origin, next_state, prob, units, places, means_next
-        )
-        for k in range(np.uintp(i), np.uintp(j)):
-            mean[k] += gain[pair]
+        tied = who < 0.0
+        first = 0 if tied else int(position[np.uintp(who)])
+        for r in range(first, m if tied else first + 1):
+            pair = s * n_actions + int(name[r])
+            _mean_row(
+                w if tied else mean,
+                i,
+                j,
+                listed[r],
+                at,
+                weight,
+                r * LISTED,
+                ptr[pair],
+                ptr[pair + 1],
+                origin,
+                next_state,
+                prob,
+                units,
+                places,
+                means_next,
+                gain[pair],
+            )
+            if tied:
+                u, b = np.uintp(row[r]), paid[r]
+                for k in range(np.uintp(i), np.uintp(j)):
+                    before = mean[k] if r > 0 else -np.inf
+                    found = x[u + k] <= best[k] + tie * abs(best[k]) + b and w[k] > before + tie * abs(w[k])
+                    mean[k] = w[k] if found else before
+                    chosen[k] = name[r] if found else chosen[k]
         i = j
-    for i in range(np.uintp(sure)):
-        mean[i] = -np.inf
-    for r in range(m):
-        u, b = np.uintp(row[r]), paid[r]
-        low, high = skip, sure
-        while low < high and x[u + np.uintp(low)] > bar[low] + b:
-            low += 1
-        while low < high and x[u + np.uintp(high - 1)] > bar[high - 1] + b:
-            high -= 1
-        if low == high:
-            continue
-        pair = s * n_actions + int(name[r])
-        begin, end = ptr[pair], ptr[pair + 1]
-        own = r * LISTED
-        _mean_row(
-            w, low, high, listed[r], at, weight, own, begin, end, origin, next_state, prob, units, places, means_next
-        )
-        for i in range(np.uintp(low), np.uintp(high)):
-            earned = gain[pair] + w[i]
-            if x[u + i] <= bar[i] + b and earned > mean[i] + tie * abs(earned):
-                mean[i] = earned
-                chosen[here + i] = name[r]
 
 
 @nested
@@ -195,10 +197,25 @@ def tell_certain(
         many = (n + 7) // 8 * 8
         start = origin + low
         expected(
-            w, low, n, many, begin, end, start, next_state, prob, units, places, means_next, at, weight, whole, 0.0
+            w,
+            low,
+            n,
+            many,
+            begin,
+            end,
+            start,
+            next_state,
+            prob,
+            units,
+            places,
+            means_next,
+            at,
+            weight,
+            whole,
+            0.0,
+            gain[pair],
         )
         for i in range(np.uintp(low), np.uintp(high)):
-            earned = gain[pair] + w[i]
-            if earned > mean[i] + tie * abs(earned):
-                mean[i] = earned
-                chosen[i] = name[r]
+            found = w[i] > mean[i] + tie * abs(w[i])
+            mean[i] = w[i] if found else mean[i]
+            chosen[i] = name[r] if found else chosen[i]

@@ -69,7 +69,7 @@ class Layout:
 class Induction:
     """Result of the induction: the first step's values, and the actions of all tables in order, if kept.
 
-    values, means: memory in which the tables of the first step lie at `places` [S, 3] (see `padded_places`); a mean is
+    values, means: memory in which the tables of the first step lie at `places` [S, 3] (see `Tables.place`); a mean is
     the largest of what is earned (above the grid's origin, in reward units) among the policies that attain the value,
     and `means` is empty if it was not asked for.
     """
@@ -166,17 +166,21 @@ def layout(
     cannot follow from a starting budget of at most this.
     """
     steps = met.shape[0] - 1
-    low = high = np.zeros(mdp.n_states, np.int64) if terminal is None else terminal.astype(np.int64)
+    # Whole units are exact as floats too, so the kernel of ranges is compiled once.
+    low = high = np.zeros(mdp.n_states) if terminal is None else terminal.astype(np.float64)
     step_units = units_of_steps(mdp, grid)
+    units, real_units, span = np.empty(0, np.int64), np.empty(0), 0
     caps = None if most is None else _caps(mdp, step_units, steps, most)
     tables, spans = [tables_of(low, high, met[-1])], []
     products = 0.0
     for h in reversed(range(steps)):
-        units = step_units(h)
-        low, high = range_from(mdp, h, units, low, high, cautious=narrow)
+        if units is not step_units(h):
+            units = step_units(h)
+            real_units, span = units.astype(np.float64), int(units.max(initial=0) - units.min(initial=0))
+        low, high = range_from(mdp, h, real_units, low, high, cautious=narrow)
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(tables_of(low, top, met[h]))
-        spans.append(int(units.max(initial=0) - units.min(initial=0)))
+        spans.append(span)
         products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
     most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
@@ -221,7 +225,7 @@ def induct(
     final: the values of the last tables, if they are not (c - terminal)^+; the layout must then hold all that is met.
     """
     from tailrank.planning._row_kernels import BLOCK
-    from tailrank.planning.exact import _gather_kernels, _kernels
+    from tailrank.planning.exact import _kernels
 
     tables, storage, cuts = plan.tables, plan.storage, plan.storage.cuts
     step_units = units_of_steps(mdp, grid)
@@ -239,8 +243,8 @@ def induct(
 
     def place(t: Tables, chunk: int) -> int:
         """Give a chunk of tables a free slot; which it is."""
-        begin, end, slot = cuts[chunk], cuts[chunk + 1], free.pop()
-        _gather_kernels.padded_places(begin, end, slot * storage.slot, t.first, t.offset, t.pad, places)
+        slot = free.pop()
+        t.place(slice(cuts[chunk], cuts[chunk + 1]), slot * storage.slot, places)
         return slot
 
     slots = [place(tables[-1], chunk) for chunk in range(cuts.size - 1)]
@@ -299,24 +303,23 @@ def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
 def tables_of(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
     """Tables of the budgets low..high [S] for the states that can be met."""
     count = np.where(met, high - low + 1, 0)
-    return Tables(low, np.concatenate([[0], np.cumsum(count)]).astype(np.int64))
+    return Tables(low.astype(np.int64, copy=False), np.concatenate([[0], np.cumsum(count)]).astype(np.int64))
 
 
 def range_from(
     mdp: FiniteMDP, h: int, reward: np.ndarray, low: np.ndarray, high: np.ndarray, cautious: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and most that can be earned from step h on, [S] each, given the same for step h + 1.
+    """Least and most that can be earned from step h on, [S] each, given the same for step h + 1; all are floats.
 
     cautious: the least is what the most cautious player can be sure of, not the worst player.
     """
     from tailrank.planning.exact import _kernels
 
     ptr, next_state, _, _ = mdp.rows(h)
-    # Whole units are exact as floats too, so the kernel is compiled once.
-    after, before = (x.astype(np.float64, copy=False) for x in (low, high)), np.empty((2, low.size))
-    given = reward.astype(np.float64, copy=False)
-    _kernels.return_range(mdp.n_actions, ptr, next_state, given, *after, cautious, *before)
-    return before[0].astype(low.dtype, copy=False), before[1].astype(high.dtype, copy=False)
+    after, before = (low, high), np.empty((2, low.size))
+    arguments = (mdp.n_actions, ptr, next_state, reward, *after, cautious, *before)
+    over_states(_kernels.return_range, arguments, mdp.rows_of_states(h))
+    return before[0], before[1]
 
 
 def return_ranges(mdp: FiniteMDP) -> tuple[np.ndarray, np.ndarray]:

@@ -170,10 +170,9 @@ def _lattice(
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)
         error = nothing if exact else _units_and_error(mdp, grid, h)[1]
-        low_next, high_next, spread_next = (np.empty(low.size + i, dtype=np.int64) for i in (0, 0, 1))
-        _kernels.push_spread(
-            mdp.n_actions, ptr, next_state, prob, units, low, high, _FAR, low_next, high_next, spread_next
-        )
+        low_next, high_next = np.full_like(low, _FAR), np.full_like(high, -_FAR)
+        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
+        spread_next = np.concatenate([[0], np.cumsum(np.maximum(high_next - low_next + 1, 0))])
         size = int(spread_next[-1])
         if size > LATTICE_LIMIT:
             return None

@@ -47,6 +47,18 @@ class Tables:
         """Budget of the last entry of each state, [S]."""
         return self.first + np.diff(self.offset) - 1
 
+    def place(self, states: slice, begin: int, places: np.ndarray) -> None:
+        """Put into places [S, 3] where the padded tables of some states lie that stand one after the other from
+        values[begin] on.
+
+        With (bottom, top, place) in its row, that of s holds the budgets bottom <= c < top, at values[place + c].
+        """
+        bottom = self.first[states] - self.pad
+        own = np.diff(self.offset[states.start : states.stop + 1]) + 2 * self.pad
+        places[states, 0] = bottom
+        places[states, 1] = bottom + own
+        places[states, 2] = begin + np.cumsum(own) - own - bottom
+
 
 @dataclass(frozen=True)
 class Storage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import compiled
+from tailrank.policies.tables import SAME
 
 
 @compiled(fastmath=True)
@@ -37,6 +38,50 @@ def backup(ptr, after, shift, weight, bonus, allowed, pad, left, table, result):
                 if first or q[c] < result[j, c]:
                     result[j, c] = q[c]
             first = False
+
+
+@compiled(fastmath=True)
+def expected(ptr, after, shift, weight, pair, pad, table, q):
+    """q [C]: the expected value after one pair; the rest as in `backup`."""
+    q[:] = 0.0
+    for e in range(ptr[pair], ptr[pair + 1]):
+        begin, w = pad - shift[e], weight[e]
+        row = table[after[e], begin : begin + q.size]
+        for c in range(q.size):
+            q[c] += w * row[c]
+
+
+@compiled(fastmath=False)
+def crossed_backup(one, other, allowed, pad, table_one, table_other, result_one, result_other):
+    """One step of two models, each (ptr, after, shift, weight) with its table as in `backup`.
+
+    result_one [M, C]: what the first model expects of the action that is best in the second; result_other the other
+    way round. Among actions as good the one with the best mean is taken: the least shortfall of the highest budget.
+    """
+    (M, A), C = allowed.shape, result_one.shape[1]
+    q, p = np.empty((A, C)), np.empty((A, C))
+    for j in range(M):
+        every = not allowed[j].any()
+        for a in range(A):
+            if every or allowed[j, a]:
+                expected(one[0], one[1], one[2], one[3], j * A + a, pad, table_one, q[a])
+                expected(other[0], other[1], other[2], other[3], j * A + a, pad, table_other, p[a])
+            else:
+                q[a], p[a] = np.inf, np.inf
+        for c in range(C):
+            result_one[j, c] = q[best_action(p, c), c]
+            result_other[j, c] = p[best_action(q, c), c]
+
+
+@compiled(fastmath=False)
+def best_action(q, c):
+    """The action with the least q[:, c], and with the least q[:, -1] among those."""
+    best = 0
+    for a in range(1, q.shape[0]):
+        near = SAME * (1.0 + abs(q[best, c]))
+        if q[a, c] < q[best, c] - near or (q[a, c] <= q[best, c] + near and q[a, -1] < q[best, -1]):
+            best = a
+    return best
 
 
 @compiled(fastmath=False)

@@ -10,6 +10,7 @@ steps that are left.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,22 +58,69 @@ def plan_kernel(
     """The plan of H steps; start [M]: how likely each representative is at first; bonus, allowed [M, A]."""
     from tailrank.planning.kernel._kernels import backup, widen
 
-    M, C = len(bonus), scale.count
     pad = int(np.abs(rows.shift).max(initial=0)) + 1
-    table = np.empty((M + 1, C + 2 * pad))
-    steps = kept_steps(horizon)
-    tables = np.empty((len(steps), M, C), dtype=np.float32)
-    values = np.tile(np.maximum(np.arange(C) + scale.low, 0.0), (M, 1))
-    tables[0] = values
+    table = np.empty((len(bonus) + 1, scale.count + 2 * pad))
+
+    def step(left: int, values: np.ndarray) -> np.ndarray:
+        widen(values[0], pad, scale.ended(left - 1), table)
+        result = np.empty_like(values)
+        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, result[0])
+        return result
+
+    return _planned(step, 1, scale, horizon, start, tau)
+
+
+def plan_crossed(
+    halves: tuple[KernelRows, KernelRows],
+    scale: BudgetScale,
+    horizon: int,
+    start: np.ndarray,
+    tau: float,
+    allowed: np.ndarray,
+) -> KernelPlan:
+    """The plan of two models of the same representatives, made of different episodes; its tables are their mean.
+
+        V_h^1(j, c) = Q_h^1(j, c, a^2),  a^2 = argmin_a Q_h^2(j, c, a),    and the other way round
+
+    The least of several estimates is too small, the more so the more there are, and a plan goes where it is smallest.
+    What one half says of the action that the other one chose is not too small on average (van Hasselt 2010).
+    """
+    from tailrank.planning.kernel._kernels import crossed_backup, widen
+
+    pad = max(int(np.abs(rows.shift).max(initial=0)) for rows in halves) + 1
+    tables = np.empty((2, len(allowed) + 1, scale.count + 2 * pad))
+    one, other = ((rows.ptr, rows.after, rows.shift, rows.weight) for rows in halves)
+
+    def step(left: int, values: np.ndarray) -> np.ndarray:
+        for mine, table in zip(values, tables, strict=True):
+            widen(mine, pad, scale.ended(left - 1), table)
+        result = np.empty_like(values)
+        crossed_backup(one, other, allowed, pad, *tables, *result)
+        return result
+
+    return _planned(step, 2, scale, horizon, start, tau)
+
+
+def _planned(
+    step: Callable[[int, np.ndarray], np.ndarray],
+    models: int,
+    scale: BudgetScale,
+    horizon: int,
+    start: np.ndarray,
+    tau: float,
+) -> KernelPlan:
+    """The plan whose values [models, M, C] with `left` steps are step(left, those with one step less)."""
+    C, steps = scale.count, kept_steps(horizon)
+    tables = np.empty((len(steps), start.size, C), dtype=np.float32)
+    values = np.tile(np.maximum(np.arange(C) + scale.low, 0.0), (models, start.size, 1))
+    tables[0] = values[0]
     for left in range(1, horizon + 1):
         tell(left, horizon, "steps planned")
-        widen(values, pad, scale.ended(left - 1), table)
-        values = np.empty((M, C))
-        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, values)
+        values = step(left, values)
         kept = np.searchsorted(steps, left)
         if kept < len(steps) and steps[kept] == left:
-            tables[kept] = values
-    curve = start @ values * scale.unit
+            tables[kept] = values.mean(axis=0)
+    curve = start @ values.mean(axis=0) * scale.unit
     budgets = scale.budget(np.arange(C), horizon)
     best = best_budget(budgets, curve, tau)
     return KernelPlan(steps, tables, curve, float(budgets[best]), float(budgets[best] - curve[best] / tau))

@@ -31,7 +31,7 @@ def _product(weights, begin, end, table, out, at):
     for j in range(rank):
         at[j] = j * width
     for r in range(begin, end):
-        sum_rows(out[r], width, at, weights[r], np.int64(0), rank, flat, np.uintp(0), np.int64(0))
+        sum_rows(out[r], 0, width, at, weights[r], 0, rank, 0, flat, 0.0, False)
 
 
 @compiled
@@ -50,7 +50,7 @@ def _convolve(row, width_in, law, padded, at, weight, out, width):
             at[m] = top - x
             weight[m] = law[x]
             m += 1
-    sum_rows(out, width, at, weight, np.int64(0), m, padded, np.uintp(0), np.int64(0))
+    sum_rows(out, 0, width, at, weight, 0, m, 0, padded, 0.0, False)
 
 
 @compiled
@@ -81,7 +81,8 @@ def latent_backup(begin, end, phi, tables, table_of, laws, law_of, bonus, psi, t
     flat = moved.reshape(-1) if n_units > 1 else expected.reshape(-1)
     row, ends = np.empty((chunk, n_actions), np.int64), np.empty(tables.shape[0] + 1, np.int64)
     from_row, name = np.empty(n_actions, np.int64), np.arange(n_actions) * 1.0
-    best, chosen, values = np.empty(2 * BLOCK), np.empty(2 * BLOCK), np.empty((chunk, width))
+    best, chosen, label = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    values = np.empty((chunk, width))
     padded, weight = np.empty(n_units - 1 + width), np.empty(n_units)
     at = np.empty(max(n_units, rank, chunk), np.int64)
     share, added = np.empty((psi.shape[0], chunk)), np.empty((psi.shape[0], width))
@@ -114,12 +115,12 @@ def latent_backup(begin, end, phi, tables, table_of, laws, law_of, bonus, psi, t
                 m = min(BLOCK, width - block)
                 for a in range(n_actions):
                     from_row[a] = row[g, a] * width + block
-                here = lowest(flat, from_row, bonus[first + g], name, n_actions, m, tie, best, chosen)
+                lowest(flat, from_row, bonus[first + g], name, n_actions, m, tie, best, chosen, label)
                 to, best_actions = values[g, block : block + m], actions[first + g, block : block + m]
                 for i in range(np.uintp(m)):
-                    to[i] = best[here + i]
+                    to[i] = best[i]
                 for i in range(np.uintp(m)):
-                    best_actions[i] = int(chosen[here + i])
+                    best_actions[i] = int(chosen[i])
         for g in range(n, chunk):
             values[g] = 0.0
         for j in range(psi.shape[0]):

@@ -17,10 +17,11 @@ import numpy as np
 
 from tailrank import checks
 from tailrank.checks import InputError
+from tailrank.policies.convolution import KERNEL, LEAST, convolved, size_after
 
 ARCHITECTURES = ("linear", "mlp", "conv")
 HEADS = ("step", "shared")
-KERNEL, STRIDE, CHANNELS = 3, 2, (16, 32)
+CHANNELS = (16, 32)
 """Of the two convolutions."""
 BY_STEP = ("head", "bias")
 """How the names of arrays begin whose first axis is the step."""
@@ -63,9 +64,8 @@ class NeuralSettings:
         checks.inside(self.held_out, "held_out", "(0, 1)")
         if (self.image_shape is None) == (self.architecture == "conv"):
             raise InputError(f"image_shape = {self.image_shape}: is for architecture = 'conv', and needed there")
-        least = 2 * KERNEL + 1
-        if self.image_shape is not None and (len(self.image_shape) != 3 or min(self.image_shape[:2]) < least):
-            raise InputError(f"image_shape = {self.image_shape}: must be rows, columns (at least {least}), channels")
+        if self.image_shape is not None and (len(self.image_shape) != 3 or min(self.image_shape[:2]) < LEAST):
+            raise InputError(f"image_shape = {self.image_shape}: must be rows, columns (at least {LEAST}), channels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +118,14 @@ class NeuralDecoder:
         if image.shape == (3,):
             rows, columns, depth = (int(n) for n in image)
             described |= {"mean": f"float [1|H, m={rows * columns * depth}]", "scale": "float [m] > 0"}
-            if min(rows, columns) <= 2 * KERNEL:
-                raise InputError(f"image: {rows} rows, {columns} columns: must be at least {2 * KERNEL + 1} each")
+            if min(rows, columns) < LEAST:
+                raise InputError(f"image: {rows} rows, {columns} columns: must be at least {LEAST} each")
             size = str(depth)
             for i in range(len(CHANNELS)):
                 described |= {f"weights.conv{i}": f"float [{KERNEL**2}*{size}, c{i}]"}
                 described |= {f"weights.conv{i}_bias": f"float [c{i}]"}
                 size = f"c{i}"
-                rows, columns = ((n - KERNEL) // STRIDE + 1 for n in (rows, columns))
+                rows, columns = size_after(rows), size_after(columns)
             size = f"{rows * columns}*{size}"
         for i in range(2):
             if f"weights.hidden{i}" in arrays:
@@ -156,16 +156,9 @@ def forward(xp: Any, weights: dict[str, Any], x: Any, image_shape: tuple[int, ..
     if image_shape is not None:
         x = x.reshape(*x.shape[:2], *image_shape)
         for i in range(len(CHANNELS)):
-            x = xp.maximum(_patches(xp, x) @ weights[f"conv{i}"] + weights[f"conv{i}_bias"], 0.0)
+            x = convolved(xp, x, weights[f"conv{i}"], weights[f"conv{i}_bias"])
         x = x.reshape(*x.shape[:2], -1)
     for i in range(2):
         if f"hidden{i}" in weights:
             x = xp.tanh(x @ weights[f"hidden{i}"] + weights[f"bias{i}"][:, None])
     return x @ weights["head"] + weights["head_bias"][:, None]
-
-
-def _patches(xp: Any, x: Any) -> Any:
-    """What each place of a convolution sees, [S, B, rows', columns', 9 c]."""
-    rows, columns = ((size - KERNEL) // STRIDE * STRIDE + 1 for size in x.shape[2:4])
-    places = [(i, j) for i in range(KERNEL) for j in range(KERNEL)]
-    return xp.concatenate([x[:, :, i : i + rows : STRIDE, j : j + columns : STRIDE] for i, j in places], axis=-1)

@@ -10,6 +10,8 @@ const PANEL = 100;
 const HEAD = 68;
 /** Pixels below which a tail is too thin to be seen. */
 const THIN = 6;
+/** A law whose highest bar is so many times lower than another's would be flat on their common scale. */
+const FLAT = 8;
 
 /** Which laws are drawn: the best one only where it is another than this policy's. */
 export function panels(view) {
@@ -44,11 +46,14 @@ export function drawReturns(picture, width, view) {
   const x = linear(from, to, left, width - 10);
   let top = 0;
   const told = [];
-  // What is compared has one scale.
+  // What is compared has one scale; laws that would be flat on it have another one together.
   const masses = shown.map((panel) => heights(panel.law, view.tau, grid, [low, high]));
-  const most = Math.max(...masses.flatMap((mass) => [...mass.worst].map((w, i) => w + mass.rest[i])));
+  const highest = masses.map((mass) => Math.max(...[...mass.worst].map((w, i) => w + mass.rest[i])));
+  const most = Math.max(...highest);
+  const flat = (height) => height * FLAT < most;
+  const mostFlat = Math.max(...highest.filter(flat));
   for (const [i, panel] of shown.entries()) {
-    top = drawPanel(picture, panel, view, grid, x, top, masses[i], most);
+    top = drawPanel(picture, panel, view, grid, x, top, masses[i], flat(highest[i]) ? mostFlat : most);
     const [cvar, mean] = [panel.law.cvar(view.tau), panel.law.mean].map((v) => fixed(v, view.decimals));
     told.push(`${panel.name}: CVaR ${cvar}, mean ${mean}`);
   }
@@ -56,12 +61,12 @@ export function drawReturns(picture, width, view) {
   return { height: top + 42, label: `Distribution of returns. ${told.join(". ")}.` };
 }
 
-function drawPanel(picture, panel, view, grid, x, top, mass, most) {
+function drawPanel(picture, panel, view, grid, x, top, mass, highest) {
   const { law, kind, name } = panel;
   const { tau, decimals } = view;
   const [left, right] = x.range;
   const base = top + HEAD + PANEL;
-  const y = linear(0, most * 1.04, base, top + HEAD);
+  const y = linear(0, highest * 1.04, base, top + HEAD);
   yAxis(picture, y, left, { to: right, format: percent, count: 3 });
   picture.append(svg("text", { x: 0, y: top + 22, class: "heading" }, name));
   const wide = Math.max(2, Math.min(26, Math.abs(x(grid.width) - x(0)) * (grid.single ? 0.72 : 0.9)));

@@ -22,10 +22,12 @@ from tailrank._system.arrays import arrays_below, check_arrays
 from tailrank._system.atomic import write_bytes
 from tailrank._system.reading import MOST_NOTES, parse_json, read_arrays
 from tailrank.checks import InputError, did_you_mean
+from tailrank.envs.gymnasium.spaces import MOST_FEATURES
 from tailrank.learning.lowrank.class_planning import ClassPolicy
 from tailrank.models.grid import BudgetGrid, Rounding
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
+from tailrank.policies.images import ImageEncoder, ImagePolicy, described, layout_of
 from tailrank.policies.kernel import KernelPolicy
 from tailrank.policies.lowrank import CautiousPolicy, LowRankPolicy
 from tailrank.policies.observed import ObservationPolicy
@@ -98,6 +100,36 @@ def subset_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> Sub
     return SubsetPolicy(inner, outer["actions"])
 
 
+def image_parts(policy: ImagePolicy) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and values of the inner policy, the weights of the encoder, and where the images are."""
+    kind, layout = kind_of(policy.inner), policy.encoder.layout
+    arrays, scalars = KINDS[kind].to_parts(policy.inner)
+    arrays = {f"inner.{name}": x for name, x in arrays.items()}
+    own = {"n_features": layout.n_features, "images": [[one.first, *one.shape] for one in layout.images]}
+    weights = {f"encoder.{name}": x for name, x in policy.encoder.weights.items()}
+    return arrays | weights, own | {"kind": kind, "inner": scalars}
+
+
+def image_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> ImagePolicy:
+    """The policy that sees images."""
+    tables.check_scalars(scalars, "kind", "inner", "n_features", "images")
+    if scalars["kind"] not in (*RECALLED, "recall", "subset"):
+        raise InputError(f"kind = {scalars['kind']!r:.40}: must be one of {', '.join(RECALLED)}, recall, subset")
+    m = checks.whole(scalars["n_features"], "n_features")
+    if m > MOST_FEATURES:
+        raise InputError(f"n_features = {m}: must be at most {MOST_FEATURES}")
+    found = [[checks.whole(x, "images", least=0) for x in one] for one in scalars["images"]]
+    layout = layout_of(m, [(one[0], tuple(one[1:])) for one in found])
+    weights = arrays_below(arrays, "encoder.")
+    check_arrays(weights, described(layout), "encoder.")
+    check_arrays({name: x for name, x in arrays.items() if not name.startswith(("encoder.", "inner."))}, {})
+    inner = KINDS[scalars["kind"]].from_parts(arrays_below(arrays, "inner."), scalars["inner"])
+    encoder = ImageEncoder(layout, weights)
+    if inner.n_features != encoder.n_seen:
+        raise InputError(f"inner: sees {inner.n_features} numbers, must see {encoder.n_seen}")
+    return ImagePolicy(inner, encoder)
+
+
 RECALLED = ("kernel", "shortfall", "softmax")
 """Kinds of policies that may be given a past."""
 KINDS = {
@@ -118,6 +150,7 @@ KINDS = {
     "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
     "recall": PolicyKind(RecallPolicy, recall_parts, recall_policy),
     "subset": PolicyKind(SubsetPolicy, subset_parts, subset_policy),
+    "images": PolicyKind(ImagePolicy, image_parts, image_policy),
 }
 NUMBER = re.compile(r"-?\d{1,1000}(/\d{1,1000})?")
 """Fractions in a header. Exponents are refused: 1e999999999 would fill the memory."""

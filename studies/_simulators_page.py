@@ -1,0 +1,89 @@
+"""The page of `simulators_kernel.py`: means over seeds with intervals, and verdicts on differences of means."""
+
+from __future__ import annotations
+
+import numpy as np
+from simulator_tasks import FOR_DEFAULTS, TASKS
+
+from tailrank.risk.over_runs.intervals import CONFIDENCE, SeedInterval, average, bootstrap_interval
+
+METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "search", "shortfall-dqn", "auto")
+DEEP = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
+NEUTRAL = ("qr-dqn-mean", "ppo")
+FIXED = ("uniform", "rule")
+"""Methods that learn nothing: one run stands for all numbers of steps."""
+
+
+def page(found: list[dict]) -> str:
+    """A table of CVaR 0.1, one of the means of what was trained for tau = 1, and processor seconds."""
+    lines = table([r for r in found if r["tau"] != 1.0])
+    mean = [r for r in found if r["tau"] == 1.0]
+    tried = {(r["task"], r["steps"]) for r in mean}
+    # PPO and QR-DQN by mean are the same runs whatever tau is.
+    mean += [r | {"cvar": r["mean"]} for r in found if r["method"] in NEUTRAL and (r["task"], r["steps"]) in tried]
+    if mean:
+        lines += ["", "Trained for the mean (tau = 1), and judged by it:", "", *table(mean)]
+    times = [
+        f"{m} {np.mean([r['seconds'] for r in found if r['method'] == m and r['steps'] == s]):.0f} s at {s:,}"
+        for m in METHODS
+        if m not in FIXED
+        for s in sorted({r["steps"] for r in found if r["method"] == m})
+    ]
+    return "\n".join([*lines, "", "Processor seconds of a run, mean over tasks: " + ", ".join(times) + ".", ""])
+
+
+def table(found: list[dict]) -> list[str]:
+    """A row a task and number of steps, a column a method, the best learner in bold, and the verdict."""
+    methods = [m for m in METHODS if any(r["method"] == m for r in found)]
+    lines = ["| task | steps | " + " | ".join((*methods, "auto less the best deep rival")) + " |"]
+    lines.append("| --- | ---: |" + " ---: |" * len(methods) + " --- |")
+    for task in TASKS:
+        for steps in sorted({r["steps"] for r in found if r["task"] == task and r["steps"]}):
+            runs = {m: values(found, task, m, 0 if m in FIXED else steps) for m in methods}
+            learned = {m: v.mean() for m, v in runs.items() if v.size and m not in FIXED}
+            best = max(learned, key=lambda m: learned[m]) if len(learned) > 1 else ""
+            cells = [f"**{cell(runs[m])}**" if m == best else cell(runs[m]) for m in methods]
+            star = " (defaults)" if task in FOR_DEFAULTS else ""
+            lines.append(f"| {task}{star} | {steps:,} | " + " | ".join([*cells, verdict(runs)]) + " |")
+    return lines
+
+
+def values(found: list[dict], task: str, method: str, steps: int) -> np.ndarray:
+    """CVaR [n] of the runs of a cell, by seed; of a method that learns nothing, one run."""
+    mine = [r for r in found if (r["task"], r["method"], r["steps"]) == (task, method, steps)]
+    mine = sorted(mine, key=lambda r: r["seed"])
+    return np.array([r["cvar"] for r in (mine[:1] if method in FIXED else mine)])
+
+
+def cell(runs: np.ndarray) -> str:
+    """The mean over seeds, its interval where there are enough of them, and how many there are."""
+    if not runs.size:
+        return ""
+    found = bootstrap_interval(average, [runs], CONFIDENCE, np.random.default_rng(0))
+    return f"{shown(found)} ({runs.size})"
+
+
+def verdict(runs: dict[str, np.ndarray]) -> str:
+    """auto less the deep rival with the best mean, with an interval over seeds where both have enough."""
+    theirs = {m: runs[m] for m in DEEP if m in runs and runs[m].size}
+    mine = runs.get("auto", np.zeros(0))
+    if not mine.size or not theirs:
+        return ""
+    name = max(theirs, key=lambda m: theirs[m].mean())
+    found = bootstrap_interval(difference, [mine, theirs[name]], CONFIDENCE, np.random.default_rng(0))
+    if found.low is None or found.high is None:
+        word = "too few seeds for an interval"
+    else:
+        word = "better" if found.low > 0 else "worse" if found.high < 0 else "no difference shown"
+    return f"{shown(found)} ({name}): {word}"
+
+
+def difference(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Mean less mean: [.., n], [.., k] -> [..]."""
+    return np.asarray(mine.mean(axis=-1) - theirs.mean(axis=-1))
+
+
+def shown(found: SeedInterval) -> str:
+    """Three digits: value [low, high]."""
+    ends = "" if found.low is None or found.high is None else f" [{found.low:.3g}, {found.high:.3g}]"
+    return f"{found.value:.3g}{ends}"
