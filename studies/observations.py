@@ -135,8 +135,8 @@ def page() -> None:
         "Made by `python studies/observations.py` (part of `make study`). Episodes until the policy without bonus has",
         "a CVaR within 5% of the best (tau = 0.1 unless said), judged by 1,000 fresh episodes at every fit of the",
         "decoder; medians over seeds with 95% bootstrap intervals. A run that was not solved counts as its limit.",
-        "Seconds are processor time where a commit is given, otherwise of a loaded two-core machine. Earlier runs were",
-        "made before the lock drew its random numbers episode by episode: the same laws, other numbers.",
+        "Seconds are processor time where a commit is given; rows without one are of older code and have seconds by",
+        "the clock of a loaded two-core machine.",
     ]
     for name, settings in GROUPS.items():
         found = [r for r in rows if r["group"] == name]
