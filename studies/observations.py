@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -61,7 +62,7 @@ def run(setting: dict, seed: int) -> dict:
     tau = setting.get("tau", 0.1)
     oracle = Discriminative(rank=setting.get("rank", 3), model=setting.get("model", "mixture"))
     learner = ObservedELA(tau, oracle, batch=setting.get("batch", 1))
-    streams, began, curve, solved = Streams(seed), time.perf_counter(), [], None
+    streams, began, curve, solved = Streams(seed), time.process_time(), [], None
     state = learner.init(env, streams)
     while state.episodes < setting["limit"] and solved is None:
         state, info = learner.step(state, env, streams)
@@ -74,7 +75,7 @@ def run(setting: dict, seed: int) -> dict:
     return {
         "seed": seed,
         "solved": solved,
-        "seconds": round(time.perf_counter() - began, 2),
+        "seconds": round(time.process_time() - began, 2),
         "curve": curve,
         "held_out": info.held_out,
         "latents": info.latents,
@@ -91,12 +92,18 @@ def main(names: list[str]) -> None:
                 key = json.dumps([name, setting, seed], sort_keys=True)
                 if key in done:
                     continue
-                row = {"group": name, "setting": setting} | run(setting, seed)
+                row = {"group": name, "setting": setting} | run(setting, seed) | {"commit": commit()}
                 RUNS.parent.mkdir(exist_ok=True)
                 with RUNS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(name, setting["env"], seed, row["solved"], row["seconds"], flush=True)
     page()
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def which(run: dict) -> str:
@@ -128,8 +135,8 @@ def page() -> None:
         "Made by `python studies/observations.py` (part of `make study`). Episodes until the policy without bonus has",
         "a CVaR within 5% of the best (tau = 0.1 unless said), judged by 1,000 fresh episodes at every fit of the",
         "decoder; medians over seeds with 95% bootstrap intervals. A run that was not solved counts as its limit.",
-        "Seconds are of a loaded two-core machine. Earlier runs were made before the lock drew its random numbers",
-        "episode by episode: the same laws, other numbers.",
+        "Seconds are processor time where a commit is given; rows without one are of older code and have seconds by",
+        "the clock of a loaded two-core machine.",
     ]
     for name, settings in GROUPS.items():
         found = [r for r in rows if r["group"] == name]
@@ -139,8 +146,8 @@ def page() -> None:
             "",
             f"## {name}",
             "",
-            "| setting | solved | episodes | limit | seconds | best CVaR seen |",
-            "| --- | --- | --- | ---: | --- | --- |",
+            "| setting | solved | episodes | limit | seconds | best CVaR seen | commit |",
+            "| --- | --- | --- | ---: | --- | --- | --- |",
         ]
         for setting in settings:
             runs = [r for r in found if r["setting"] == json.loads(json.dumps(setting))]
@@ -155,11 +162,11 @@ def page() -> None:
                     setting["env"] | {k: v for k, v in setting.items() if k in ("rank", "model", "tau")}
                 ).items()
             )
-            earlier = sum(bool(r.get("earlier")) for r in runs)
-            about += f" ({earlier} earlier)" if earlier else ""
+            made = sorted({"earlier" if r.get("earlier") else r.get("commit", "not noted") for r in runs})
             lines.append(
                 f"| {about} | {solved}/{len(runs)} | {interval(episodes, rng)} | {setting['limit']:,} | "
-                f"{interval([r['seconds'] for r in runs], rng)} | {min(best):.3f} to {max(best):.3f} |"
+                f"{interval([r['seconds'] for r in runs], rng)} | {min(best):.3f} to {max(best):.3f} | "
+                f"{', '.join(made)} |"
             )
     PAGE.write_text("\n".join(lines) + "\n")
 
