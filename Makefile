@@ -118,6 +118,7 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/simulators_kernel.py
 	@$(BIN)/python studies/simulators_kernel.py --table
+	@$(BIN)/python studies/images.py --steps 15000
 	@$(BIN)/python studies/logs.py
 	@$(BIN)/python studies/false_alarms.py
 	@$(BIN)/python studies/misspecified.py
