@@ -37,6 +37,7 @@ import chaos
 import test_chaos
 import test_crashes
 import test_sweep_backends
+from _made_on import commit
 
 import crashes
 import faults
@@ -199,12 +200,6 @@ PARTS = {
     **{f"workers/{backend}": partial(at_workers, backend=backend) for backend in ("processes", "dask")},
     **{f"environments/{name}": partial(at_environments, name=name) for name in test_chaos.CASES},
 }
-
-
-def commit() -> str:
-    """The commit that the code is at."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 GROUPS = {

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import time
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from _logs_page import PAGE, page
 from _logs_processes import BEHAVIOURS, ROOT, Expert, Mixed, Process, available, made_log, process
+from _made_on import commit
 
 from tailrank import MarkovPolicy, evaluate, solve
 from tailrank.envs.logs.log import EpisodeLog
@@ -193,14 +193,6 @@ def cells() -> list[tuple[str, str, int]]:
     ]
     sepsis = [("ICU-Sepsis", b, n) for n in (100, 1000, 10_000, 30_000) for b in ("expert", "uniform")]
     return sorted(small + sepsis, key=lambda cell: cell[2])
-
-
-@cache
-def commit() -> str:
-    """The commit that is measured."""
-    return subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
 
 
 def done(results: Path) -> dict[tuple[str, str, int], dict]:

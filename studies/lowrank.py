@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from _lowrank_page import page
+from _made_on import commit
 
 from tailrank.envs import make_simulator
 from tailrank.envs.built_in.rich_lock import RichLock
@@ -164,13 +164,6 @@ def main(names: list[str]) -> None:
                     file.write(json.dumps(row) + "\n")
                 print(name, setting, seed, row["curve"][-1], row["model"], flush=True)
     page(read(), GROUPS)
-
-
-def commit() -> str:
-    """The commit that the code is at."""
-    return subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
 
 
 def which(run: dict) -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from _made_on import commit
 
 from tailrank.envs import make_simulator
 from tailrank.episodes.rollout import play_simulator
@@ -87,14 +88,13 @@ def table() -> None:
 def main(names: list[str], one: bool) -> None:
     """Run what is missing, seed by seed; or one of it."""
     done = {which(r) for r in read()}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     for seed in SEEDS:
         for name in names or GROUPS:
             for setting in GROUPS[name]:
                 row = {"group": name, "setting": setting, "seed": seed}
                 if which(row) in done:
                     continue
-                row |= run(setting, seed) | {"commit": commit.stdout.strip() or os.environ.get("COMMIT", "")}
+                row |= run(setting, seed) | {"commit": commit()}
                 RUNS.parent.mkdir(exist_ok=True)
                 with RUNS.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -9,11 +9,11 @@ objective that they are made for; regret is counted in it. Seeds 100..109 were u
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from _made_on import commit
 
 from tailrank import CVaR, Entropic, MeanCVaR, ModelChoice, make_episodic, solve
 from tailrank.learning.aim import Aim
@@ -60,14 +60,13 @@ def run(name, measure, seed):
 
 
 def main():
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     OUT.parent.mkdir(exist_ok=True)
     known = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
     names = sys.argv[1:] or ["risky-lock", "random-lowrank"]
     rows = [row for row in known if row["environment"] not in names]
     for name in names:
         for measure in OBJECTIVES:
-            rows += [run(name, measure, seed) | {"commit": commit} for seed in SEEDS]
+            rows += [run(name, measure, seed) | {"commit": commit()} for seed in SEEDS]
             print(table(rows[-len(SEEDS) :]), flush=True)
             OUT.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 

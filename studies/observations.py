@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from _made_on import commit
 
 from tailrank.envs.built_in.rich_lock import rich_lock
 from tailrank.episodes.rollout import play_simulator
@@ -98,12 +98,6 @@ def main(names: list[str]) -> None:
                     file.write(json.dumps(row) + "\n")
                 print(name, setting["env"], seed, row["solved"], row["seconds"], flush=True)
     page()
-
-
-def commit() -> str:
-    """The commit that is measured."""
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def which(run: dict) -> str:
