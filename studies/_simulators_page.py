@@ -7,8 +7,20 @@ from simulator_tasks import FOR_DEFAULTS, TASKS
 
 from tailrank.risk.over_runs.intervals import CONFIDENCE, SeedInterval, average, bootstrap_interval
 
-METHODS = ("uniform", "rule", "qr-dqn-mean", "qr-dqn-cvar", "ppo", "kernel", "search", "shortfall-dqn", "auto")
-DEEP = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
+METHODS = (
+    "uniform",
+    "rule",
+    "cvar-gradient",
+    "qr-dqn-mean",
+    "qr-dqn-cvar",
+    "ppo",
+    "kernel",
+    "search",
+    "shortfall-dqn",
+    "auto",
+)
+TORCH = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
+DEEP = ("cvar-gradient", *TORCH)
 NEUTRAL = ("qr-dqn-mean", "ppo")
 FIXED = ("uniform", "rule")
 """Methods that learn nothing: one run stands for all numbers of steps."""

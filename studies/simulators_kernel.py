@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -32,7 +31,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import gymnasium
-from _simulators_page import DEEP, FIXED, METHODS, page
+from _made_on import commit
+from _simulators_page import FIXED, METHODS, TORCH, page
 from simulator_tasks import TASKS, rule_of_thumb
 
 from tailrank import cvar, cvar_interval
@@ -45,6 +45,7 @@ from tailrank.policies.tables import UniformPolicy
 
 RESULTS, PAGE = HERE / "results" / "simulators_kernel.jsonl", HERE.parent / "docs" / "simulators_kernel_results.md"
 TAU, FIRST, FRESH, WIDTH = 0.1, 100, 2000, 8
+NAMES = {"qr-dqn-mean": "qr-dqn by mean", "qr-dqn-cvar": "qr-dqn by cvar", "cvar-gradient": "cvar gradient"}
 FEWER = {"lander": 500}
 """Fresh episodes where 2,000 would take longer than the training."""
 
@@ -63,12 +64,6 @@ def run(task: str, method: str, steps: int, seed: int, tau: float) -> dict[str, 
     return row | about | {"commit": commit()}
 
 
-def commit() -> str:
-    """The commit that is run; with a + where files have changed since."""
-    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+"]
-    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def trained(method, env, steps, tau, streams):
     """The policy of a method after about so many steps, and what it says about itself."""
     if method == "uniform":
@@ -83,8 +78,7 @@ def trained(method, env, steps, tau, streams):
         returned = learner.choose(state, env, streams)
         about = {"played": state.steps, "returned": returned.returned, "promise": returned.about["promise"]}
         return returned.policy, about
-    name = {"qr-dqn-mean": "qr-dqn by mean", "qr-dqn-cvar": "qr-dqn by cvar"}.get(method, method)
-    policy, played = trained_rival(name, env, steps, tau, streams)
+    policy, played = trained_rival(NAMES.get(method, method), env, steps, tau, streams)
     return policy, {"played": played}
 
 
@@ -98,7 +92,7 @@ def possible(task: str, method: str) -> bool:
     """Whether the rule, or the package that a method or task needs, is there; says so where it is not."""
     if method == "rule":
         return rule_of_thumb(TASKS[task][0]) is not None
-    needs = {"sb3_contrib": method in DEEP, "jax": method == "shortfall-dqn"}
+    needs = {"sb3_contrib": method in TORCH, "jax": method == "shortfall-dqn"}
     needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis", "minigrid": task == "lava"}
     needs |= {"or_gym_inventory": task == "shop"}
     missing = [name for name, needed in needs.items() if needed and find_spec(name) is None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import gymnasium
+import numpy as np
 import pytest
 
 from command import cli, fails
@@ -11,7 +13,7 @@ from tailrank import cvar
 from tailrank.envs import open_simulator
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.rivals.observations.equal_steps import missing_packages
+from tailrank.learning.rivals.observations.equal_steps import missing_packages, trained_rival
 from tailrank.policies.tables import UniformPolicy
 
 
@@ -44,6 +46,28 @@ def test_a_run_beside_random_actions(run, monkeypatch):
     again = cli("compare", run, "--rivals")
     assert again.exit_code == 0, again.stderr
     assert "uniform" in again.stdout
+
+
+class Wager(gymnasium.Env):
+    """One step: action 0 pays 1, action 1 pays 3 or, one time in ten, -9 (mean 1.8, CVaR.2 -3)."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0.0, 1.0, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, dtype=np.float32), {}
+
+    def step(self, action):
+        reward = 1.0 if action == 0 else -9.0 if self.np_random.random() < 0.1 else 3.0
+        return np.zeros(1, dtype=np.float32), reward, True, False, {}
+
+
+@pytest.mark.parametrize(("tau", "best"), [(0.2, 0), (1.0, 1)])
+def test_the_gradient_climbs_what_tau_asks_for(tau, best):
+    with open_simulator(Wager, horizon=1, width=50) as env:
+        policy, steps = trained_rival("cvar gradient", env, 6000, tau, Streams(3))
+    assert policy.act(0, np.zeros((1, 1)), policy.start(1)).tolist() == [best]
+    assert 6000 <= steps <= 6050
 
 
 def test_what_cannot_be_compared(run, tmp_path):

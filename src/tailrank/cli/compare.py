@@ -76,8 +76,8 @@ def compare(
     that differ in their seed only are one configuration; its numbers have intervals over its runs. A run that never
     got there counts as longer than itself.
 
-    With --rivals each run stands beside random actions, QR-DQN (by mean and by CVaR) and PPO after the same number of
-    steps, on the same fresh episodes; what they did is kept in the folder of the run.
+    With --rivals each run stands beside random actions, a CVaR policy gradient, QR-DQN (by mean and by CVaR) and PPO
+    after the same number of steps, on the same fresh episodes; what they did is kept in the folder of the run.
     """
     if rivals:
         _rivals(sources, imports, as_json)
