@@ -29,7 +29,7 @@ TAUS, SCALES = (0.05, 0.25, 1.0), (0.001, 0.0001)
 TEXT = """# A Bernstein-type bonus that never stops exploring
 
 The paper asks whether a bonus by spread in place of range would improve the dependence of the regret on tau and H.
-`ela-bernstein` is ELA with such a bonus ([first results](bench.md)). Where its learned model has no spread, only a term
+`ela-bernstein` is ELA with such a bonus. Where its learned model has no spread, only a term
 x R is left, which is quadratic in the scale c_a of the bonus: with a practical scale it is so small that a way which
 once looked bad is never tried again. `--planner floor=F` gives this term a scale of its own:
 
