@@ -225,8 +225,8 @@ the class is so by construction; with the decoder unknown, see
 WRONG = """A plan that is made in the model of another seed, exact CVaR at tau = .1 over CVaR\\*, on the locks of the
 table with 30 states (ten seeds, each with the models of {n} others): {most:.0%} at most; {share:.0%} of the plans are
 within 5%."""
-ELLA = """The same episodes, planned by CVaR-LSVI instead of the exact planner: walled locks with H = 6, A = 5 and 30
-states, five seeds."""
+ELLA = """The same episodes, planned by CVaR-LSVI instead of the exact planner: walled locks with H = 5, A = 5, 30
+states and a bait of .1 a step (rewards then have 11 values, and CVaR-LSVI works through every budget), five seeds."""
 UCBVI = """CVaR-UCBVI on the risky shortcut (five states, random transitions), 20,000 episodes, ten seeds, the same
 scales c for both bonuses and for Bastani's learner.
 
