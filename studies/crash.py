@@ -196,10 +196,11 @@ PARTS = {
     **{f"files/{name}": partial(at_files, name=name) for name in crashes.CASES},
     "files/sweep": at_files_of_a_sweep,
     "files/logs": at_files_of_logs,
-    **{f"signals/{name}": partial(at_signals, name=name) for name in LONGER},
     **{f"workers/{backend}": partial(at_workers, backend=backend) for backend in ("processes", "dask")},
     **{f"environments/{name}": partial(at_environments, name=name) for name in test_chaos.CASES},
+    **{f"signals/{name}": partial(at_signals, name=name) for name in LONGER},
 }
+"""Signals come last: the shortfall network brings JAX, whose threads do not survive the forks of the others."""
 
 
 GROUPS = {
