@@ -76,14 +76,17 @@ if __name__ == "__main__":
     for row, (name, (where, returns, colour, fell)) in zip(axes, shown.items(), strict=True):
         row[0].imshow(np.log1p(10 * where), cmap="Reds" if colour == RED else "Blues")
         row[0].add_patch(plt.Rectangle((0.5, 2.5), 10, 1, color="0.25"))
+        for x, word, ink in ((0, "start", "white"), (5.5, "cliff", "white"), (11, "goal", "black")):
+            row[0].text(x, 3, word, color=ink, fontsize=7, ha="center", va="center")
         row[0].set_title(f"{name}: falls in {100 * fell:.1f}% of games", loc="left", fontsize=10)
         row[0].set(xticks=[], yticks=[])
         row[1].hist(returns, np.arange(-280, 1, 10), weights=np.full(returns.size, 1 / returns.size), color=colour)
         tail = cvar(returns, TAU)
         row[1].axvline(tail, color="black", lw=1.3, ls="--", label=f"worst tenth {tail:.0f}")
         row[1].legend(frameon=False, fontsize=8, loc="upper left")
-        row[1].set(yscale="log", ylim=(5e-5, 1.0))
+        row[1].set(yscale="log", ylim=(5e-5, 1.0), ylabel="share of games")
         row[1].spines[["top", "right"]].set_visible(False)
+    axes[1, 0].set_xlabel("the darker, the more time is spent there")
     axes[1, 1].set_xlabel("return")
     path = target("cliff.png")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,16 +46,10 @@ save(plan, "cliff.policy")
 for seed, name in enumerate("abc"):
     run(RunConfig.of("risky-lock", iterations=12, seed=seed, settings={"horizon": 4}), f"runs/{name}")
 """
-BEFORE = {"evaluation.md": CLIFF, "report.md": CLIFF, "simulators.md": "import gymnasium, numpy as np"}
+BEFORE = {"evaluation.md": CLIFF, "report.md": CLIFF}
 """What pages that are written elsewhere take for granted."""
 ELSEWHERE = {
     "evaluation.md": {"while ...": "a sketch of a loop", "stable_baselines3": "needs stable-baselines3"},
-    "simulators.md": {
-        "highway_env": "needs highway-env",
-        "gym_invmgmt": "needs gym-invmgmt",
-        "GymInvMgmt": "needs gym-invmgmt",
-        "entry_point=Shop": "a part of a file",
-    },
     "rivals_rich.md": {"episodes=5000": "takes minutes"},
     "report.md": {"tailrank serve": "runs until it is stopped"},
 }

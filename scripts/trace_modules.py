@@ -1,6 +1,6 @@
 """Print the modules of tailrank in which functions run, in the order of their first call, for four commands.
 
-    python scripts/trace_modules.py > trace.md        the lists of docs/design.md
+    python scripts/trace_modules.py > trace.md        docs/design.md has the counts and the main modules
 
 Each command runs twice in a process of its own; the second run is traced, so that importing and compiling do not count.
 """

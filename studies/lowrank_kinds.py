@@ -4,8 +4,8 @@
 
 Groups: `collect` (whole episodes, roll-ins, as printed), `kinds` (phi and psi), `ella` (CVaR-LSVI against the exact
 planner). Every run is a line of studies/results/lowrank_kinds.jsonl with its commit: the share of CVaR* in 5,000 fresh
-episodes of the plan without bonus, after so many episodes. `--table` prints the tables of docs/lowrank.md, `--one` ends
-after one run.
+episodes of the plan without bonus, after so many episodes. `--table` prints the tables of docs/lowrank_findings.md,
+`--one` ends after one run.
 Seeds 300 to 302: none was used before.
 """
 

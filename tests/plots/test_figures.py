@@ -176,6 +176,7 @@ def test_bars_are_the_law(plan, game):
         assert heights[PALETTE[0]] == pytest.approx(0.9)
         marks = sorted(line.get_xdata()[0] for line in axes.lines)
         assert marks == pytest.approx(sorted([law.cvar(0.1), law.mean]))
+        assert len({str(line._dash_pattern) for line in axes.lines}) == 2  # told apart without colours, too
         bars = [(p.get_x() + p.get_width() / 2, p.get_height()) for p in axes.patches]
         assert sum(x * y for x, y in bars) == pytest.approx(law.mean, abs=1.0)
 

@@ -159,9 +159,10 @@ def _bars(line: Entry, neutral: ReturnLaw | None, width: float) -> Figure:
         centre, mass, worst = _bins(shown, tau, low, high, bar)
         ax.bar(centre, mass - worst, bottom=worst, width=wide, color=style.PALETTE[0], alpha=0.75, linewidth=0)
         ax.bar(centre, worst, width=wide, color=style.PALETTE[1], linewidth=0, label=f"worst {100 * tau:g}%")
-        for x, text, colour in ((shown.cvar(tau), "CVaR", style.PALETTE[1]), (shown.mean, "mean", style.INK)):
+        lines = ((shown.cvar(tau), "CVaR", style.PALETTE[1], (3, 1.5)), (shown.mean, "mean", style.INK, (1, 1.5)))
+        for x, text, colour, dashes in lines:
             label = f"{text} {x:.4g}".replace("-", "−")
-            ax.axvline(x, color=colour, linewidth=0.8, linestyle=(0, (3, 1.5)), label=label)
+            ax.axvline(x, color=colour, linewidth=0.8, linestyle=(0, dashes), label=label)
         ax.set_title(name + _outside(shown, low, high), loc="left")
         ax.legend(loc="best")
         ax.set_ylabel("probability")
