@@ -5,7 +5,8 @@
 "shift" moves x'_i by the difference of the states; "trend" keeps what the quadratic trend of that action does not
 explain: x'_i - f_a(x_i) + f_a(x); "noise" does so with the nearest transitions of all actions, so that the actions of a
 state differ by their trends and not by luck. Rewards and ends stay those of transition i ("kept"), or are those of
-the transition of the same action whose (x, x') is nearest to the moved one ("near"). Which of these is used, how many
+the transition of the same action whose (x, x') is nearest to the moved one ("near"), or rewards are moved by their own
+quadratic trend, too ("trend"; that of a step which ended the episode stays). Which of these is used, how many
 neighbours, and whether time counts, is settled by the score of held-out transitions: CRPS of r, of ended and of
 the coordinates of x', each as a share of the CRPS of a prediction that does not look at x and a.
 """
@@ -46,7 +47,8 @@ class OutcomeSample:
 @dataclass(frozen=True)
 class OutcomeModel:
     """Transitions in coordinates s, after [T, k], the metric's weights [k], and search trees of (x) and (x, x') an
-    action (the last of (x): all actions); fitted [T, k] is the trend at s. What the choice does not need is left out.
+    action (the last of (x): all actions); fitted [T, k + 1] is the trend of (x', r) at s. What the choice does not need
+    is left out.
     """
 
     s: np.ndarray
@@ -74,7 +76,9 @@ class OutcomeModel:
         both = np.hstack([s, after]) * np.tile(weights, 2)
         places = tuple(ActionTree.of(rows, s * weights) for rows in (*by_action, np.arange(data.n)))
         moves = tuple(ActionTree.of(rows, both) for rows in by_action) if choice.labels == "near" else ()
-        trend = Trend.of(s, data.actions, after, n_actions) if choice.move != "shift" else None
+        follows = np.column_stack([after, data.rewards])
+        smooth = "trend" in (choice.move, choice.labels) or choice.move == "noise"
+        trend = Trend.of(s, data.actions, follows, n_actions) if smooth else None
         fitted = None if trend is None else trend.at(s, data.actions)
         return cls(s, after, data, weights, choice, places, moves, trend, fitted)
 
@@ -86,15 +90,19 @@ class OutcomeModel:
         half = 0.5 * distance[:, -1:]
         weights = np.exp(-0.5 * (distance / np.where(half > 0, half, 1.0)) ** 2)
         weights /= weights.sum(axis=1, keepdims=True)
-        after = self.after[near]
+        change = np.zeros((*near.shape, s.shape[1] + 1))
         if self.trend is not None and self.fitted is not None:
-            moved = after - self.fitted[near] + self.trend.at(s, np.full(len(s), action))[:, None]
-        else:
-            moved = after + (s[:, None] - self.s[near])
+            change = self.trend.at(s, np.full(len(s), action))[:, None] - self.fitted[near]
+        if self.choice.move == "shift":
+            change[..., :-1] = s[:, None] - self.s[near]
         same = (distance == 0) & (self.data.actions[near] == action)
-        after = np.where(same[..., None], after, moved)
+        change[same] = 0.0
+        after = self.after[near] + change[..., :-1]
         labels = self._relabelled(s, after, near, same, action) if self.moves else near
-        return OutcomeSample(after, self.data.rewards[labels], self.data.ended[labels], weights)
+        rewards, ended = self.data.rewards[labels], self.data.ended[labels]
+        if self.choice.labels == "trend":
+            rewards = rewards + np.where(ended, 0.0, change[..., -1])
+        return OutcomeSample(after, rewards, ended, weights)
 
     def _relabelled(
         self, s: np.ndarray, after: np.ndarray, near: np.ndarray, same: np.ndarray, action: int
