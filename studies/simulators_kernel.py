@@ -9,7 +9,7 @@ can be stopped and taken up again. --table writes docs/simulators_kernel_results
 among outputs count as steps.
 
 Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults, and `stock` with seed 0
-to judge the crossed plan; so were `lava` (seeds 5
+(the crossed plan; how outcomes are made); so were `lava` (seeds 5
 to 7, and 100 with 15,000 steps) and `sepsis` (episodes drawn from its table) for observations that can be numbered, and
 CartPole-v1, Taxi-v4, MountainCar-v0 and CliffWalking-v1 for the exploration. The others only judge, and seeds that are
 reported begin at 100. qr-dqn and ppo need the extra `deep`.

@@ -146,19 +146,21 @@ def test_the_reward_of_an_end_is_not_moved():
     np.testing.assert_array_equal(kept.rewards, moved.rewards)
 
 
-def test_a_season_does_not_hide_how_stocks_move():
-    """One stock loses the demand, whatever the order a, two others decay; the reward is linear in the stocks and
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_season_does_not_hide_how_stocks_move(others):
+    """One stock loses the demand, whatever the order a, others decay; the reward is linear in the stocks and
     quadratic in a. The season says whether demand is high, and the step where the season goes."""
     rng, n, H = np.random.default_rng(0), 150, 20
     step, episode = np.tile(np.arange(H), n), np.repeat(np.arange(n), H)
-    a, stocks = rng.integers(0, 5, size=n * H), 6.0 * rng.random((n * H, 3))
+    a, stocks = rng.integers(0, 5, size=n * H), 6.0 * rng.random((n * H, 1 + others))
     left = 0.9 * stocks[:, 0] + a - rng.poisson(2.0 + np.sin(step / 2))
     x = np.column_stack([stocks, np.sin(step / 2)]).astype(np.float32)
-    after = np.column_stack([left, 0.5 * stocks[:, 1:] + rng.random((n * H, 2)), np.sin((step + 1) / 2)])
+    after = np.column_stack([left, 0.5 * stocks[:, 1:] + rng.random((n * H, others)), np.sin((step + 1) / 2)])
     rewards = a * (4.0 - a) + stocks.sum(axis=1) + rng.normal(size=n * H)
     data = moves(x, after.astype(np.float32), a, rewards, step, np.zeros(n * H, dtype=bool), episode)
     choice, _ = choose(data, H, 5, np.random.default_rng(1))
     assert (choice.move, choice.labels, choice.timed) == ("noise", "trend", True)
+    assert choice.power > 0
 
 
 def test_finite_observations_become_counts():

@@ -247,6 +247,10 @@ def choose(
                 best = other
         ends.append(best)
     best = min(ends, key=lambda one: float(scores(one).mean()))
+    if best.labels == "trend":
+        # Outcomes are then good from any neighbours; the metric is for the representatives, which no score sees.
+        finer = replace(best, power=max(best.power, 1))
+        best = finer if scores(finer).mean() <= (1.0 + GAIN) * scores(best).mean() else best
     return best, float(scores(best).mean())
 
 
