@@ -164,4 +164,4 @@ class SearchCandidate(Checked):
 
 def wide_enough(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """The deviation, at least `AGAIN` times the size of the mean."""
-    return np.maximum(deviation, AGAIN * max(float(np.sqrt((mean**2).mean())), 1e-6))
+    return np.asarray(np.maximum(deviation, AGAIN * max(float(np.sqrt((mean**2).mean())), 1e-6)))

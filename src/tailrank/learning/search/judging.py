@@ -37,7 +37,7 @@ def imagined_returns(
     model = TreeModel.of(played, played.transitions(MOST, rng), n_actions)
     seeds = rng.integers(2**31, size=max(STEPS // played.horizon, LEAST))
     found = [play_simulator(policy, ImaginedSimulator(model), seeds).returns for policy in policies]
-    return np.maximum(np.stack(found), model.worst)
+    return np.asarray(np.maximum(np.stack(found), model.worst))
 
 
 def weighed_cvar(real: np.ndarray, imagined: np.ndarray, tau: float) -> float:
