@@ -20,6 +20,7 @@ from tailrank.learning.search.judging import imagined_returns, weighed_cvar
 from tailrank.learning.search.model import ImaginedSimulator, TreeModel, Trees
 from tailrank.learning.simulators.learners import SearchLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.recall import Recall, RecallPolicy
 from tailrank.policies.tables import UniformPolicy
 
 
@@ -150,6 +151,9 @@ def test_every_other_episode_explores_with_a_policy_of_its_own():
     draws = np.random.default_rng(1).normal(size=(3, 3, 6)) * 0.3 * np.sqrt((theta**2).mean())
     for which, drawn in enumerate((theta, *(theta + draws))):
         np.testing.assert_array_equal(policy.act(4, x, np.full(400, which)), one.policy(drawn).act(4, x, np.zeros(400)))
+    recalling = RecallPolicy(one.explorer(np.random.default_rng(1)), Recall(0, True), 1, 3)  # keeps numbers of its own
+    seen = np.hstack([x[:7, :1], np.zeros((7, 3))])
+    np.testing.assert_array_equal(recalling.act(4, x[:7, :1], recalling.start(7)), policy.act(4, seen, memory))
     assert policy.start(2).tolist() == [1, 0]  # the eighth episode of all is one of its own
     random = replace(one, epsilon=1.0).explorer(rng)
     share = np.bincount(random.act(0, x, random.start(400))) / 400

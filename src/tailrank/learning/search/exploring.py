@@ -49,7 +49,7 @@ class PerturbedPolicy:
         n = len(states)
         time = np.full((n, 1), h / self.horizon)
         x = np.hstack([(states - self.centre) / self.spread, time, np.ones((n, 1))])
-        best = np.einsum("nai,ni->na", self._theta[memory], x).argmax(axis=1)
+        best = np.einsum("nai,ni->na", self._theta[memory.astype(np.int64)], x).argmax(axis=1)
         other = self.rng.integers(0, len(self.mean), size=n)
         return np.where(self.rng.random(n) < self.epsilon, other, best)
 
