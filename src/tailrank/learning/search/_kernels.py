@@ -135,8 +135,9 @@ def advance(model, s, action, u, w, both):
 
 
 @compiled(fastmath=False)
-def play_all(model, theta, first, draws, returns):
-    """Fill returns [P, N] with those of P policies theta [P, A, m + 2] in N episodes of the model, and give the steps.
+def play_all(model, theta, first, draws, worst, returns):
+    """Fill returns [P, N] with those of P policies theta [P, A, m + 2] in N episodes of the model, and give the steps;
+    none is less than `worst`.
 
     first [N, m]: where episodes begin; draws [N, H, 2] in [0, 1): the chance of every step, the same for all policies.
     """
@@ -161,7 +162,7 @@ def play_all(model, theta, first, draws, returns):
                 steps += 1
                 if over:
                     break
-            returns[p, n] = total
+            returns[p, n] = max(total, worst)
     return steps
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
+from tailrank.learning.search.exploring import PerturbedPolicy
 from tailrank.learning.search.model import TreeModel
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
-from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.softmax import Network, SoftmaxPolicy
 from tailrank.policies.tables import Policy
@@ -28,10 +28,10 @@ from tailrank.risk.law import cvar
 
 BEST = 0.25
 """Share of the policies of a round that the next one is drawn around."""
+CROWD, MOST_CROWD = 2.5, 4
+"""Policies of a round for each parameter; at most so many times as many as the setting says."""
 AGAIN = 0.3
 """A fit begins with at least this deviation, as a share of the size of the parameters."""
-DRAWN = 3
-"""Policies around the mean that explore beside it."""
 MOST_PARAMETERS = 400
 """Where a policy has more, the search has no chance."""
 PROMISED = 500
@@ -47,7 +47,6 @@ class FittedSearch:
     centre: np.ndarray
     spread: np.ndarray
     promise: float
-    returns: np.ndarray
     horizon: int
     epsilon: float
 
@@ -59,10 +58,9 @@ class FittedSearch:
         return SoftmaxPolicy(Network((), np.tile(head, (H, 1, 1)), shift))
 
     def explorer(self, rng: np.random.Generator) -> Policy:
-        """The mean and some that are drawn around it, in turn."""
-        drawn = rng.normal(size=(DRAWN, *self.mean.shape)) * self.deviation + self.mean
-        policies = tuple(self.policy(theta) for theta in (self.mean, *drawn))
-        return ExploringPolicy(policies, len(self.mean), self.returns, self.epsilon, rng)
+        """The mean, and policies around it as wide as the next fit begins."""
+        around = (self.mean, wide_enough(self.mean, self.deviation), self.centre, self.spread)
+        return PerturbedPolicy(*around, self.horizon, self.epsilon, rng)
 
     def outputs(self) -> list[CandidateOutput]:
         """The mean."""
@@ -96,7 +94,7 @@ class FittedSearch:
 class SearchCandidate(Checked):
     """Search as a candidate."""
 
-    policies: int = setting(40, kind=int, least=8, metavar="N", help="Policies of a round of the search.")
+    policies: int = setting(40, kind=int, least=8, metavar="N", help="Policies of a round of the search, at least.")
     model_episodes: int = setting(40, kind=int, least=10, metavar="N", help="Episodes each of them plays in the model.")
     rounds: int = setting(20, kind=int, least=1, metavar="N", help="Rounds of a fit, at most.")
     model_steps: int = setting(3_000_000, kind=int, least=1000, metavar="N", help="Steps in the model of a fit, about.")
@@ -111,6 +109,11 @@ class SearchCandidate(Checked):
         """Whether there are few enough parameters."""
         return n_actions * (n_features + 2) <= MOST_PARAMETERS
 
+    def crowd(self, parameters: int) -> tuple[int, int]:
+        """Policies of a round and episodes of each: more parameters need more of the first, with as many in all."""
+        n = min(max(int(CROWD * parameters), self.policies), MOST_CROWD * self.policies)
+        return n, max(self.policies * self.model_episodes // n, 10)
+
     def fit(self, data: FitData, rng: np.random.Generator, before: FittedSearch | None = None) -> FittedSearch:
         """The search goes on from the last fit, in a new model."""
         played, n_actions, tau = data.played, data.n_actions, data.tau
@@ -120,17 +123,17 @@ class SearchCandidate(Checked):
             mean, deviation, widest = np.zeros((n_actions, m + 2)), np.ones((n_actions, m + 2)), 1.0
         else:
             mean = before.around(model.centre, model.spread)
-            least = AGAIN * max(float(np.sqrt((mean**2).mean())), 1e-6)
-            deviation, widest = np.maximum(before.deviation, least), np.sqrt(tau)
+            deviation, widest = wide_enough(mean, before.deviation), np.sqrt(tau)
+        policies, episodes = self.crowd(mean.size)
         taken, i, most = 0, 0, self.rounds
         while i < most:
             tell(i, most, "rounds of a search")
             share = widest * (tau / widest) ** min(i / max(0.6 * (most - 1), 1.0), 1.0)
-            theta = mean + deviation * rng.normal(size=(self.policies, *mean.shape))
+            theta = mean + deviation * rng.normal(size=(policies, *mean.shape))
             theta[0] = mean
-            returns, steps = model.returns(theta, self.model_episodes, rng)
+            returns, steps = model.returns(theta, episodes, rng)
             score = [cvar(row, share) for row in returns]
-            best = theta[np.argsort(score)[::-1][: max(int(BEST * self.policies), 2)]]
+            best = theta[np.argsort(score)[::-1][: max(int(BEST * policies), 2)]]
             mean, deviation = best.mean(axis=0), best.std(axis=0) + 1e-3 * deviation
             i, taken = i + 1, taken + steps
             most = min(self.rounds, max(int(self.model_steps * i / taken), 3))
@@ -146,7 +149,7 @@ class SearchCandidate(Checked):
         promise: float,
         played: PlayedEpisodes,
     ) -> FittedSearch:
-        return FittedSearch(mean, deviation, centre, spread, promise, played.returns(), played.horizon, self.epsilon)
+        return FittedSearch(mean, deviation, centre, spread, promise, played.horizon, self.epsilon)
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedSearch:
         """The fit in a checkpoint."""
@@ -157,3 +160,8 @@ class SearchCandidate(Checked):
         if not fits:
             raise checks.InputError("search: the parameters of the checkpoint do not fit")
         return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), data.played)
+
+
+def wide_enough(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """The deviation, at least `AGAIN` times the size of the mean."""
+    return np.asarray(np.maximum(deviation, AGAIN * max(float(np.sqrt((mean**2).mean())), 1e-6)))

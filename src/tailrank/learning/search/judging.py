@@ -34,9 +34,10 @@ def imagined_returns(
     """Returns [policies, n] in the same imagined episodes; n = 0 where there are too many features."""
     if played.n_features > WIDEST or len(policies) < 2:
         return np.zeros((len(policies), 0))
-    model = ImaginedSimulator(TreeModel.of(played, played.transitions(MOST, rng), n_actions))
+    model = TreeModel.of(played, played.transitions(MOST, rng), n_actions)
     seeds = rng.integers(2**31, size=max(STEPS // played.horizon, LEAST))
-    return np.stack([play_simulator(policy, model, seeds).returns for policy in policies])
+    found = [play_simulator(policy, ImaginedSimulator(model), seeds).returns for policy in policies]
+    return np.asarray(np.maximum(np.stack(found), model.worst))
 
 
 def weighed_cvar(real: np.ndarray, imagined: np.ndarray, tau: float) -> float:

@@ -71,7 +71,8 @@ class Trees:
 class TreeModel:
     """centre, spread [m]: of the features; first [n, m]: where episodes began (standardised); the rest as at the head
     of the module: trend [A, p, m], moved, low, high [m], rest [T, m] (e_i, or x'_i), paid, ended [T], linear
-    [A, 2 m + 1] (its last entry the constant)."""
+    [A, 2 m + 1] (its last entry the constant). worst: the lowest real return; an imagined one that is lower counts as
+    this, because small errors of many steps may add up."""
 
     horizon: int
     centre: np.ndarray
@@ -87,6 +88,7 @@ class TreeModel:
     paid: np.ndarray
     ended: np.ndarray
     linear: np.ndarray
+    worst: float
 
     @classmethod
     def of(cls, played: PlayedEpisodes, data: PlayedTransitions, n_actions: int) -> TreeModel:
@@ -118,6 +120,7 @@ class TreeModel:
             paid,
             data.ended,
             linear,
+            float(played.returns().min()),
         )
 
     def returns(self, theta: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
@@ -127,7 +130,7 @@ class TreeModel:
         first = self.first[rng.integers(0, len(self.first), size=n)]
         draws = rng.random((n, self.horizon, 2))
         result = np.empty((len(theta), n))
-        steps = play_all(self.arrays, np.ascontiguousarray(theta), first, draws, result)
+        steps = play_all(self.arrays, np.ascontiguousarray(theta), first, draws, self.worst, result)
         return result, int(steps)
 
     @property
