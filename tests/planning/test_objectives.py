@@ -314,3 +314,9 @@ def test_moments_and_logarithms_agree(monkeypatch):
 def test_bad_parameters(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize("objective", ["mean-cvar", 0.1, MeanCVaR])
+def test_an_objective_is_a_measure(objective):
+    with pytest.raises(InputError, match=r"objective = .*: must be a measure"):
+        tailrank.solve([(0, 0, 0, 1, 1)], horizon=1, objective=objective)
