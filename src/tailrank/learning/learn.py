@@ -128,7 +128,7 @@ def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
     """What the environment must show, as far as what was asked for says it, and what that was."""
     if learner is not None:
         return "states" if learner.kind == COUNTABLE else "observations", f"learner = {type(learner).__name__}"
-    if ":" not in algorithm and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
+    if ":" not in str(algorithm) and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
         return "observations", f"algorithm = {algorithm!r}"
     if model == "auto":
         return "auto", ""
