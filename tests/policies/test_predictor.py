@@ -239,8 +239,9 @@ def test_policies_on_features_with_an_encoder():
     assert both.predict({"x": np.array([0.1, 0.2]), "k": 1})[0] in (0, 1)
     batch = {"x": np.array([[0.1, 0.2], [0.3, 0.4]]), "k": np.array([1, 2])}
     assert both.predict(batch)[0].shape == (2,)
-    with pytest.raises(InputError, match="must have shape"):
-        both.predict({"x": None, "k": None})
+    box = Predictor(Features(), Encoder.of(spaces.Box(-1, 1, (2,), np.float64)))
+    with pytest.raises(InputError, match=r"observation: must have shape \(2,\), found None"):
+        box.predict(None)
     plain = Predictor(Features(), lambda observations: -observations)
     np.testing.assert_array_equal(plain.predict(np.array([[0.5], [-0.5]]))[0], [0, 1])
     assert Predictor(Features(), lambda o: o.reshape(len(o), -1), shape=(2, 2)).predict(np.ones((2, 2)))[0] == 1
