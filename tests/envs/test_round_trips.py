@@ -115,7 +115,7 @@ def test_states_and_actions_without_rows_survive_in_json_and_are_refused_in_csv(
         write_mdp(mdp, tmp_path / "x.csv")
 
 
-@pytest.mark.parametrize("labels", [("1", "2"), (" a", "b"), ("a", "a"), (1.5, 2), (True, 0), ("a\nb", "c"), ("", "b")])
+@pytest.mark.parametrize("labels", [("1", "2"), (" a", "b"), (1.5, 2), (True, 0), ("a\nb", "c"), ("", "b")])
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".npz"])
 def test_labels_that_would_change_are_refused(labels, suffix, tmp_path):
     mdp = FiniteMDP.from_rows([0, 1], [0, 0], [1, 0], [1.0, 1.0], [0.0, 1.0], horizon=2, labels=labels)

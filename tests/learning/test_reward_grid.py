@@ -108,7 +108,7 @@ def test_rewards_outside_are_refused():
     ("declared", "message"),
     [
         ((1.0, 1.0), "reward_range = 1 1: the first must be below the second"),
-        ((2.0, -1.0), "reward_range = 2 -1: the first must be below the second"),
+        ((2.0, -1.0), "reward_range = 2 -1: the first must not be above the second"),
         ((0.0, np.inf), "reward_range = inf: must be finite"),
         (("a", 1.0), "reward_range = 'a': must be a number"),
     ],

@@ -131,3 +131,11 @@ def test_the_command_line_saves_and_judges_objectives(tmp_path, monkeypatch):
         judged = json.loads(cli("evaluate", "p.policy", "loop.csv", *options).stdout)["results"][0]
         assert judged["value"] == pytest.approx(solved["value"])
         assert solved["lower"] <= solved["value"] <= solved["upper"]
+
+
+def test_a_file_that_says_its_horizon_needs_no_other(tmp_path):
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps({"horizon": 2, "rows": [[0, 0, 0, 1, 1]]}))
+    done = cli("solve", path, "--horizon", "auto")
+    assert done.exit_code == 2
+    assert "horizon = auto: the file says 2" in done.stderr

@@ -239,6 +239,9 @@ def test_policies_on_features_with_an_encoder():
     assert both.predict({"x": np.array([0.1, 0.2]), "k": 1})[0] in (0, 1)
     batch = {"x": np.array([[0.1, 0.2], [0.3, 0.4]]), "k": np.array([1, 2])}
     assert both.predict(batch)[0].shape == (2,)
+    box = Predictor(Features(), Encoder.of(spaces.Box(-1, 1, (2,), np.float64)))
+    with pytest.raises(InputError, match=r"observation: must have shape \(2,\), found None"):
+        box.predict(None)
     plain = Predictor(Features(), lambda observations: -observations)
     np.testing.assert_array_equal(plain.predict(np.array([[0.5], [-0.5]]))[0], [0, 1])
     assert Predictor(Features(), lambda o: o.reshape(len(o), -1), shape=(2, 2)).predict(np.ones((2, 2)))[0] == 1
@@ -282,6 +285,10 @@ def test_observations_with_a_budget_fit_their_space():
         (lambda m, s: m.reward(s, np.nan), r"rewards\[0\] = nan: must be finite"),
         (lambda m, s: m.predict(0.5), "observation: must be a whole number"),
         (lambda m, s: m.predict([[0]]), r"observation: has shape \(1, 1\)"),
+        (lambda m, s: m.predict(-1), r"observation\[0\] = -1 \(a state\): must lie in 0\.\."),
+        (lambda m, s: m.predict([0, 99]), r"observation\[1\] = 99 \(a state\): must lie in 0\.\."),
+        (lambda m, s: m.predict(0, (1, 2)), r"state = \(1, 2\): must be what predict or reward gave"),
+        (lambda m, s: m.predict(0, 3), "state = 3: must be what predict or reward gave"),
         (
             lambda m, s: m.predict(0, m.reward(s._replace(step=s.step + 5), 1)),
             "step = 6 of episode 0: the policy is for 6",

@@ -52,6 +52,18 @@ def test_who_asks_by_name_is_answered_by_name(plan):
         plan.predict("of")
 
 
+def test_names_that_are_numbers_are_asked_for_as_text(tmp_path):
+    """A file counts states and actions from 1, Python from 0: a text means the file's own, in question and answer."""
+    plan = tr.solve([(1, 1, 2, 1, 0), (1, 2, 1, 1, 5), (2, 1, 2, 1, 5), (2, 2, 1, 1, 0)], horizon=1, index_base=1)
+    plan.save(tmp_path / "two.policy")
+    for one in (plan, tr.load(tmp_path / "two.policy")):
+        assert one.predict(0)[0] == 1
+        assert one.predict("1")[0] == 2
+        assert one.predict(["1", "2"])[0] == [2, 1]
+        with pytest.raises(InputError, match="state = '0': must be one of the states 1, 2"):
+            one.predict("0")
+
+
 def test_evaluate_needs_no_environment(plan):
     assert plan.evaluate().cvar == pytest.approx(plan.cvar, abs=1e-12)
     assert plan.evaluate(tau=1.0).cvar == pytest.approx(plan.mean, abs=1e-12)

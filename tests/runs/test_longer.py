@@ -86,6 +86,7 @@ def test_iterates_are_drawn_uniformly_however_long_the_run():
     [
         ({"seed": 2}, "seed: cannot be changed any more"),
         ({"iterations": 3}, "iterations = 3: .* has done 20 already"),
+        ({"episodes": 3}, "episodes = 3: .* has played more already"),
         ({"iterations": 0}, "iterations = 0"),
         ({"output": "uniform"}, "output = 'uniform': the iterate that it draws was not kept"),
     ],

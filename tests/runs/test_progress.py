@@ -82,7 +82,8 @@ def test_episodes_of_simulators_are_told_with_what_the_model_promises():
 
 
 @pytest.mark.parametrize("width", [50, 80, 140])
-def test_the_line_on_a_terminal_fits(width):
+def test_the_line_on_a_terminal_fits(width, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # what calls itself dumb has 80 columns, whatever is asked for
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=width)
     with Progress(TextColumn("{task.description}", markup=False), console=console) as bar:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrank import checks
+from tailrank.checks import InputError
 from tailrank.cli.options import read_source
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ def posed(source: str, options: dict[str, Any], tau: float = 1.0) -> tuple[Sourc
         from tailrank.planning.objectives.horizon import cut
         from tailrank.planning.solve import tolerance_of
 
-        read = read_source(source, options | {"horizon": 1})
+        try:
+            read = read_source(source, options | {"horizon": 1})
+        except InputError as error:
+            raise InputError(str(error).replace("horizon = 1:", "horizon = auto:")) from None
         mdp, after = cut(read.mdp, tolerance_of(options["tolerance"]), 1.0 / checks.tail_level(tau))
         read = replace(read, mdp=mdp)
     else:

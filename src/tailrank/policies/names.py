@@ -26,7 +26,7 @@ def numbered(observation: Any, states: Sequence[object]) -> Any:
 
 def named(numbers: Any, names: Sequence[object]) -> Any:
     """The names of these actions, or the numbers themselves where actions have no names."""
-    if not any(isinstance(name, str) for name in names):
+    if not names:
         return numbers
     return names[int(numbers)] if np.ndim(numbers) == 0 else [names[int(i)] for i in numbers]
 
@@ -39,8 +39,9 @@ def own_names(labels: Sequence[object]) -> list[object] | None:
 
 
 def _number(name: object, states: Sequence[object]) -> int:
+    """The place of a name; one that is a number is asked for as text."""
     for i, known in enumerate(states):
-        if known == name:
+        if str(known) == name:
             return i
     near = did_you_mean(str(name), map(str, states))
     few = ", ".join(map(str, states[:5])) + (", ..." if len(states) > 5 else "")

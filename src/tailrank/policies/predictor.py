@@ -20,7 +20,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.policies.moved import Moved
-from tailrank.policies.shapes import horizon_of, on_states
+from tailrank.policies.shapes import horizon_of, on_states, table_shape
 from tailrank.policies.tables import MarkovPolicy, Policy
 
 AUGMENTED = ("observation", "step", "budget")
@@ -72,6 +72,8 @@ class Predictor:
         self.horizon = known if horizon is None else checks.whole(horizon, "horizon")
         finite = on_states(policy)
         self._axes = len(shape) if shape is not None else 0 if finite else 1
+        table = table_shape(policy)
+        self._states = None if table is None else table[1]
 
     def predict(
         self,
@@ -93,7 +95,7 @@ class Predictor:
         if state is None:
             step, memory = np.zeros(n, dtype=np.int64), self.policy.start(n)
         else:
-            step, memory = self._advance(PredictorState(*state), seen, begins)
+            step, memory = self._advance(_known(state), seen, begins)
         late = np.flatnonzero(step >= self.horizon) if self.horizon is not None else np.empty(0)
         if late.size:
             raise InputError(
@@ -168,6 +170,8 @@ class Predictor:
                 raise InputError(f"{leaf.place}: the observation {observation!r:.60} has no such entry") from None
             if np.ndim(value) == len(leaf.shape):
                 return self.encoder.encode([observation]), True
+            if np.ndim(value) != len(leaf.shape) + 1:
+                raise InputError(f"{leaf.place}: must have shape {leaf.shape}, found {observation!r:.60}")
             n = len(value)
             return self.encoder.encode_batch(observation, n, np.arange(n)), False
         array = np.asarray(observation)
@@ -181,4 +185,14 @@ class Predictor:
         found = array if encode is None else np.asarray(encode(array))
         if self._axes == 0 and found.ndim == 1 and found.dtype.kind not in "iu":
             raise InputError(f"observation: must be a whole number (a state), found {found[0]!r}")
+        if self._states is not None:
+            checks.indices(found, "observation", self._states, "(a state)")
         return found, single
+
+
+def _known(state: Any) -> PredictorState:
+    """The state that an earlier call gave, maybe as a plain tuple."""
+    try:
+        return PredictorState(*state)
+    except TypeError:
+        raise InputError(f"state = {state!r:.60}: must be what predict or reward gave, or None") from None

@@ -54,7 +54,8 @@ def of_sources(
         return of_log_runs(folders) or of_runs(folders, imports=imports)
     if _is_policy(sources[0]):
         if len(sources) != 2:
-            raise InputError(f"{sources[0]}: is a policy; give the MDP it plays in as the one other source")
+            more = "give the MDP it plays in as the one other source, or the folder of the run that learned it"
+            raise InputError(f"{sources[0]}: is a policy; {more}")
         return of_policy(Path(sources[0]), mdp_of(sources[1], read), tau=tau, seed=seed, seconds=seconds)
     if len(sources) > 1:
         raise InputError(f"{sources[1]}: a report is of one MDP, of a policy file and its MDP, or of runs")

@@ -113,6 +113,8 @@ def resume(
                 text = f"{shown}: {config.environment.name} has changed since the checkpoint; the run cannot go on"
                 raise InputError(text)
             if found and config.iterations < found[1].rows:
+                if (episodes := (changes or {}).get("episodes")) is not None:
+                    raise InputError(f"episodes = {episodes}: {shown} has played more already")
                 raise InputError(f"iterations = {config.iterations}: {shown} has done {found[1].rows} already")
             _check_versions(shown, manifest.get("versions"))
             if config != before:

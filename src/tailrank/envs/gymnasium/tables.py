@@ -109,7 +109,8 @@ def foreign(what: str) -> Iterator[None]:
 
 
 def _no_stdout() -> contextlib.AbstractContextManager[object]:
-    return contextlib.redirect_stdout(io.StringIO())
+    # With an encoding: pandas looks for one when it is imported, also at an input that may be closed.
+    return contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
 
 
 def _from_table(P: Any) -> Draft:
