@@ -12,6 +12,7 @@ from tailrank import cvar
 from tailrank.checks import InputError
 from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.simulators import model as model_module
 from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.counted import ended_by_place, steps_matter
 from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
@@ -357,3 +358,13 @@ def test_no_halves_where_an_action_is_in_one_of_them_only():
     assert model.halves is None
     fitted = FittedKernel(model, 0.1, 3, 0.3, 0.1, played.returns())
     assert [output.name for output in fitted.outputs()] == ["kernel, share 0", "kernel, share 0.1"]
+
+
+def test_many_actions_have_fewer_representatives():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4 * 2000, 2)).astype(np.float32)
+    actions = rng.integers(200, size=3 * 2000)  # 2,000 episodes of three steps
+    played = PlayedEpisodes.of(3, x, actions, rng.normal(size=actions.size), np.full(2000, 3))
+    few = fit_kernel(played, 200, 500, 5, 10**6, np.random.default_rng(0))
+    assert len(few.representatives) <= model_module.MOST_OUTCOMES // (200 * few.choice.neighbours) < 500
+    assert few.rows.ptr.size == 200 * len(few.representatives) + 1

@@ -39,6 +39,8 @@ that comes first may keep only what the step would have told anyway (a season), 
 GAIN = 0.02
 QUERIES = 1000
 """Held-out transitions that are scored."""
+MOST_OUTCOMES = 512_000
+"""Of all representatives and actions; with many actions there are fewer representatives."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
 MOST_VALUES = 10_000_000
@@ -123,9 +125,8 @@ def fit_kernel(
     after = made.place(data.after, (data.step + 1) / played.horizon)
     weights = relevance(s, after, data, n_actions) ** (choice.power / 2)
     first = made.place(played.first, np.zeros(played.n))
-    centres = spread_out(
-        np.vstack([after[~data.ended], first]), weights, min(representatives, max(data.n // 8, 2)), rng
-    )
+    count = min(representatives, max(data.n // 8, 2), max(MOST_OUTCOMES // (n_actions * choice.neighbours), 2))
+    centres = spread_out(np.vstack([after[~data.ended], first]), weights, count, rng)
     neighbours = min(max(s.shape[1] + 2, 4), 8, len(centres))
     model = OutcomeModel.of(s, after, data, weights, choice, n_actions)
     rows = kernel_rows(model, centres, neighbours, n_actions, scale)
