@@ -28,8 +28,7 @@ TITLES = {
         "and 638. Bounded gains alone gave 734, 1,819 and 2,129 on seeds 200 to 202 (00b6099), which is why plans are\n"
         "made more often while the tail earns nothing: for that rule these three seeds are not unused. On development\n"
         "seeds 21 to 24 it needed 549, 744, 715 and 858 when the rule was made; on 21 and 22 it needs 759 and 1,255\n"
-        "now (7b6604e; 21 the same on 39c7d50). Four of the rows below are from before mixtures began from several\n"
-        "starts (d4690c2), so they may be too good.",
+        "now (7b6604e; 21 the same on 39c7d50).",
     ),
     "small-lock": ("A small low-rank lock", "No target."),
     "no-bonus": ("The low-rank lock without bonus", "`--bonus none`. Target: never."),
