@@ -46,3 +46,16 @@ def test_the_first_index_outside_is_named(values, first):
     checks.indices(np.arange(0), "a", 4, "at step 0")
     with pytest.raises(InputError, match=rf"^{first} at step 7: must lie in 0\.\.3$"):
         checks.indices(np.array(values), "a", 4, "at step 7")
+
+
+@pytest.mark.parametrize("value", [None, 3, ["a"], {"a": 1}])
+def test_what_is_no_word_is_refused_as_a_word_would_be(value):
+    with pytest.raises(InputError, match=r"^x = .*: must be one of a, b$"):
+        checks.one_of(value, "x", ("a", "b"))
+
+
+def test_a_span_is_two_numbers_in_order():
+    assert checks.span(["1", 2], "x") == (1.0, 2.0)
+    for values in (3, None, (1,), (1, 2, 3), (2, 1), ("a", 1), (float("nan"), 1)):
+        with pytest.raises(InputError, match=r"^x = "):
+            checks.span(values, "x")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
 
 LONGEST_MESSAGE = 2000
+Label = TypeVar("Label")
 
 
 class InputError(ValueError):
@@ -162,6 +163,27 @@ def indices(values: np.ndarray, name: str, size: int, place: str) -> None:
         raise InputError(f"{name}[{i}] = {values[i]} {place}: must lie in 0..{size - 1}")
 
 
+def span(values: object, name: str) -> tuple[float, float]:
+    """Two finite floats, the first at most the second."""
+    if not isinstance(values, Iterable) or len(ends := tuple(values)) != 2:
+        raise InputError(f"{name} = {values!r:.60}: must be two numbers, the least and the largest")
+    low, high = (number(end, name) for end in ends)
+    if low > high:
+        raise InputError(f"{name} = {low:g} {high:g}: the first must not be above the second")
+    return low, high
+
+
+def different(labels: Iterable[Label], name: str) -> tuple[Label, ...]:
+    """The labels as a tuple; raises where one is there twice."""
+    if not isinstance(labels, Iterable):
+        raise InputError(f"{name} = {labels!r:.60}: must be a list of numbers or names")
+    places: dict[Label, int] = {}
+    for i, label in enumerate(labels):
+        if places.setdefault(label, i) < i:
+            raise InputError(f"{name}: {label!r:.60} is there twice, in {name}[{places[label]}] and {name}[{i}]")
+    return tuple(places)
+
+
 def one_of(value: str, name: str, allowed: Iterable[str]) -> str:
     """`value` if it is allowed, otherwise an error that suggests the nearest allowed name."""
     allowed = list(allowed)
@@ -172,7 +194,7 @@ def one_of(value: str, name: str, allowed: Iterable[str]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A suggestion such as ` (did you mean 'cvar'?)`, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
+    near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) else []
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

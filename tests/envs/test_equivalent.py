@@ -48,6 +48,11 @@ def test_rewards_are_owed_where_they_depend_on_the_next_state():
     assert equivalent(paying_on_arrival(1))[1] == ()  # nothing comes after the last step
 
 
+def test_an_added_state_has_a_name_of_its_own():
+    mdp = paying_on_arrival(1, labels=("start", "start'"), start=[0.5, 0.5])
+    assert equivalent(mdp)[0].labels == ("start", "start'", "start''")
+
+
 def test_the_law_of_a_policy_is_that_of_the_original():
     mdp = paying_on_arrival(4, discount=0.5)
     played, _ = equivalent(mdp)

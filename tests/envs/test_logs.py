@@ -125,6 +125,9 @@ BAD = [
     (changed(0, "terminated", "perhaps"), "row 0, column 'terminated': 'perhaps'"),
     (changed(4, "prob", 0.0), "row 4, column 'prob': 0.0 must lie in (0, 1]"),
     (changed(4, "prob", 1.5), "row 4, column 'prob'"),
+    (changed(3, "reward", [1, 2]), "row 3, column 'reward': [1, 2] must be a number"),
+    (GOOD | {"reward": np.array(GOOD["reward"]) + 1j}, "row 0, column 'reward': (0.5+1j) must be a number"),
+    (GOOD | {"reward": 3}, "column 'reward': must be a list"),
     ({"episode": [], "state": [], "action": [], "reward": []}, "has no rows"),
     (GOOD | {"next_state": ["b", None, "c", "c", "a"]}, "row 2, column 'next_state': 'c' is not the state"),
     (GOOD | {"admissible": ["0|1", "1", "0", "1", "1"]}, "row 3, column 'admissible': action 0 was taken"),
@@ -147,6 +150,23 @@ def test_horizon_and_known_states():
         read_log(object())
     with pytest.raises(InputError, match="no such file"):
         read_log("nothing.csv")
+    for name in ("x" * 5000, "a\0b", ""):
+        with pytest.raises(InputError, match="neither a file"):
+            read_log(name)
+
+
+def test_data_frames_with_holes_and_odd_names():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(GOOD)
+    for column, kind, text in (("action", "Int64", "nan must be a whole number"), ("state", "string", "is empty")):
+        cells = frame[column].astype(kind)
+        cells[2] = pandas.NA
+        with pytest.raises(InputError, match=f"row 2, column '{column}': .*{text}"):
+            read_log(frame.assign(**{column: cells}))
+    with pytest.raises(InputError, match="column 'reward' is there 2 times"):
+        read_log(pandas.concat([frame, frame[["reward"]]], axis=1))
+    with pytest.raises(InputError, match="names of columns must be text"):
+        read_log(frame.rename(columns={"reward": 3}))
 
 
 def test_admissible_actions():

@@ -10,6 +10,7 @@ import pytest
 from tailrank.checks import InputError
 from tailrank.envs import read_mdp
 from tailrank.envs.mdp_files import _rows, text
+from tailrank.models.mdp import FiniteMDP
 
 DOMAINS = Path(__file__).parents[1] / "golden" / "domains"
 HEAD = "state,action,next_state,probability,reward\n"
@@ -287,3 +288,12 @@ def test_many_labels_are_compared_in_one_pass():
     with pytest.raises(InputError, match=r"states: 's1999' is there twice, in states\[1999\] and states\[2000\]"):
         _rows._labels(names, "states")
     assert compared < 10 * len(names)
+
+
+@pytest.mark.parametrize("labels", [("a", "b", "a"), ("a", "b"), tuple("abcd")])
+def test_every_state_and_action_has_a_name_of_its_own(labels):
+    """A policy that is asked by name must not answer for another state."""
+    rows = ([0, 1, 2], [0, 1, 2], [0, 1, 2], [1, 1, 1], [1, 2, 3])
+    for name in ("labels", "action_labels"):
+        with pytest.raises(InputError, match=f"^{name}: must be 3 different labels, found"):
+            FiniteMDP.from_rows(*rows, horizon=1, **{name: labels})

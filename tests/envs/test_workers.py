@@ -18,6 +18,7 @@ from command import cli
 from tailrank.checks import InputError
 from tailrank.envs import open_simulator
 from tailrank.episodes.rollout import play_simulator
+from tailrank.learning.learn import learn
 from tailrank.policies.tables import UniformPolicy
 
 SEEDS = np.arange(2, 24, 2)  # 10 and 20 are divisible by 10
@@ -141,13 +142,20 @@ def test_what_was_handed_in_cannot_be_sent_to_workers():
         open_simulator(Faulty, horizon=4, step_timeout=-1)
 
 
+def test_learn_says_how_many_episodes_it_left_out():
+    learned = learn(lambda: Faulty(fault="nan", every=40), algorithm="search", episodes=120, horizon=4, skip_bad=True)
+    skipped = learned.env.counts["skipped"]
+    assert skipped > 0
+    assert f"note: {skipped} episodes went wrong and were left out" in str(learned)
+
+
 def test_a_run_goes_on_with_bad_episodes_and_says_how_many(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     common = ("train", "faulty/Walk-v0", "--import", "faulty", "--episodes", 120, "--algorithm", "kernel")
     more = ("--evaluation-episodes", 100, "--set", "fault=huge", "--set", "every=100", "--json")
     done = cli(*common, *more, "--skip-bad", "--width", 4, "--out", "runs/bad")
     assert done.exit_code == 0, done.stderr
-    assert "episodes went wrong and were left out (--skip-bad)" in done.stderr
+    assert "episodes went wrong and were left out, those that judge too; one of them: " in done.stderr
     again = cli(*common, *more, "--skip-bad", "--width", 4, "--workers", 3, "--out", "runs/workers")
     assert again.exit_code == 0, again.stderr
     result = json.loads((tmp_path / "runs" / "bad" / "manifest.json").read_text())["result"]

@@ -130,3 +130,14 @@ def test_thresholds_are_few():
 def test_too_long_for_the_policy():
     with pytest.raises(InputError, match="2 steps"):
         weights_of(MarkovPolicy(np.zeros((1, 2), int)), read_log(SMALL), np.ones(6))
+
+
+def test_probabilities_next_to_nothing_cut_the_weights():
+    """No bound becomes NaN; a weight that is cut only lowers bounds on chances."""
+    frame = frame_of(small_mdp(), 40, 0)
+    log = read_log(frame | {"probability": np.full(len(frame["state"]), 5e-324)})
+    always = MarkovPolicy(np.zeros((3, 3), dtype=np.int64))
+    with np.errstate(all="raise"):
+        found = judged(always, log, 0.3, delta=0.1, ends=(-9.0, 9.0), discount=1.0, rng=np.random.default_rng(0))
+    assert found.matched > 0
+    assert all(math.isfinite(x) for x in (found.lower, found.upper, found.effective, found.largest, found.cvar))

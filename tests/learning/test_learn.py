@@ -92,6 +92,7 @@ def test_callbacks_have_the_names_of_stable_baselines():
         ({"episodes": 0}, "episodes = 0"),
         ({"tau": 2}, "tau = 2"),
         ({"algorithm": "magic"}, "algorithm = 'magic'"),
+        ({"algorithm": 3}, "algorithm = 3: must be one of ela"),
         ({"learner": tr.ELA(), "tau": 0.2}, "tau: is a setting of the learner, which is given"),
         ({"learner": tr.ObservedELA()}, "learner = ObservedELA needs observations"),
         ({"callback": 3}, "callback = 3: must be a function"),

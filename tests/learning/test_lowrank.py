@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lowrank_parts import played, random_weights
+from scipy import stats
 
 import crashes
 from tailrank import load
@@ -21,6 +23,7 @@ from tailrank.learning.lowrank import ela, gaussians, network
 from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.function_class import KnownRewards
+from tailrank.learning.lowrank.leads import lead_of
 from tailrank.learning.lowrank.oracle import LowRankOracle
 from tailrank.learning.lowrank.planning import exploration_of, not_given_up, support_of
 from tailrank.learning.lowrank.state import LowRankState
@@ -196,6 +199,31 @@ def test_one_outcome_does_not_decide_between_models(monkeypatch):
         monkeypatch.setattr(ela, "judged", lambda *_, old=old: old)
         monkeypatch.setattr(ela, "gains", lambda *_, gain=gain, **__: (SeenTransitions.of(block.replay), gain))
         assert np.sign(learner._lead(block, None, 3)) == sign
+
+
+def test_models_that_differ_by_the_luck_of_episodes_lead_as_often_as_is_said():
+    """The null: equal models, a gain that all steps of an episode share. Rates are those of the normal law."""
+    rng, draws = np.random.default_rng(0), 4000
+    for n, H in ((3, 5), (8, 5), (8, 20), (40, 10)):
+        episode = np.repeat(np.arange(n) * ela.HELD, H)
+        found = np.array([lead_of(np.repeat(rng.normal(0.0, 0.2, n), H), episode) for _ in range(draws)])
+        for level in (1.0, 2.0):
+            p = NormalDist().cdf(-level)
+            for rate in (found > level).mean(), (found < -level).mean():
+                assert abs(rate - p) < 4 * np.sqrt(p * (1 - p) / draws)
+
+
+def test_the_lead_is_that_of_a_t_test_on_sums_of_episodes():
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 6, 9)
+    episode, gain = np.repeat(np.arange(9), lengths), rng.normal(0.2, 0.7, lengths.sum())
+    sums = [np.clip(gain[episode == e], -1, 1).sum() for e in range(9)]
+    p = stats.ttest_1samp(sums, 0.0, alternative="greater").pvalue
+    order = rng.permutation(gain.size)
+    assert lead_of(gain[order], episode[order]) == pytest.approx(NormalDist().inv_cdf(1.0 - p), abs=1e-9)
+    assert lead_of(-gain, episode) == pytest.approx(-lead_of(gain, episode), abs=1e-12)
+    assert lead_of(gain[:3], np.zeros(3)) == 0.0  # one episode tells nothing of its error
+    assert np.isfinite(lead_of(np.ones(500), np.arange(500)))
 
 
 def test_plans_are_made_more_often_while_the_tail_earns_nothing():

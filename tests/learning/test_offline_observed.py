@@ -21,7 +21,7 @@ from tailrank.learning.offline.importance import weights_of
 from tailrank.learning.offline.observed import fitted_decoder
 from tailrank.policies.moved import Moved
 from tailrank.policies.softmax import SoftmaxPolicy
-from tailrank.risk.measures import Mean
+from tailrank.risk.measures import CVaR, Mean
 from tailrank.runs.log_runs import write_log_run
 
 PLACES = np.array([[0.0, 0.0, 5.0], [5.0, 0.0, 0.0], [0.0, 5.0, 0.0]])
@@ -140,7 +140,8 @@ def check_bound_of_the_class(model, given):
 def test_models_of_a_line_are_planned_with_fear(model, tmp_path, monkeypatch):
     given, bounded = [], {"lowrank": lowrank_bound, "kernel": kernel_bound}[model]
     monkeypatch.setattr(models, f"{model}_bound", lambda *args: given.extend(args) or bounded(*args))
-    learned = learn_logs(walk(250, 0), 0.25, model=model)
+    learned = learn_logs(walk(250, 0), objective=CVaR(0.25), model=model)
+    assert learned.tau == 0.25
     check_bound_of_the_class(model, given)
     earned = cvar(walked(learned.policy, 3000, 1), 0.25)
     assert learned.diagnostics["model"].startswith("low rank" if model == "lowrank" else "kernel")

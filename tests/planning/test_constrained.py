@@ -174,3 +174,9 @@ def test_bounds_off_the_grid_are_certain(seed):
                 assert sum(p for x, p in zip(*law) if x < bound.target - 1e-12) <= bound.most + 1e-9
         else:
             assert plan.undecided or not np.isfinite(best)
+
+
+@pytest.mark.parametrize("bound", ["cvar:0.1>=1", None, 3])
+def test_a_bound_is_a_floor_or_a_cap(bound):
+    with pytest.raises(InputError, match=r"subject_to = .*: must be a bound"):
+        maximise_mean(FiniteMDP.from_rows([0], [0], [0], [1], [1], horizon=1), bound)

@@ -289,6 +289,14 @@ def test_moments_and_logarithms_agree(monkeypatch):
             assert fast[1] == pytest.approx(safe[1], abs=1e-10)
 
 
+@pytest.mark.parametrize("at", [0.75, 0.75 + 1e-12, 0.75 + 1e-7, 0.75 - 1e-12, 0.1 + 0.2])
+def test_a_target_next_to_a_return_is_read_in_one_way(at):
+    """What the induction takes for reached is what the law takes for reached: no bracket from 0 to 1."""
+    rows = [(0, 0, 0, 0.5, 1), (0, 0, 1, 0.5, -2), (0, 1, 0, 1, 0.25), (1, 0, 0, 1, 0)]
+    plan = tailrank.solve(FiniteMDP.from_rows(*zip(*rows, strict=True), horizon=3), objective=Target(at))
+    assert (plan.status, plan.value) == ("exact", 1.0 if at <= 0.75 else 0.5)
+
+
 # What must be refused
 
 
@@ -306,7 +314,9 @@ def test_moments_and_logarithms_agree(monkeypatch):
         (lambda: Utility([(0, 0)]), "points: at least two pairs"),
         (lambda: Utility([(0, 0), (1, -1)]), "points: a utility must not fall, found 0 at 0 and -1 at 1"),
         (lambda: Utility([(0, 0), (0, 1)]), "points: returns must increase, found 0 before 0"),
+        (lambda: Utility([(0, 0), (1e-300, 1)]), "points: .* too steep"),
         (lambda: Spectral({}), "levels: at least one level"),
+        (lambda: Spectral("x"), "levels: must be a mapping from tau to weight, found 'x'"),
         (lambda: Spectral({0.1: 0.5}), "levels: their weights sum to 0.5, expected 1"),
         (lambda: Spectral({1.5: 1.0}), r"tau = 1.5: must lie in \(0, 1\]"),
     ],
@@ -314,3 +324,9 @@ def test_moments_and_logarithms_agree(monkeypatch):
 def test_bad_parameters(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize("objective", ["mean-cvar", 0.1, MeanCVaR])
+def test_an_objective_is_a_measure(objective):
+    with pytest.raises(InputError, match=r"objective = .*: must be a measure"):
+        tailrank.solve([(0, 0, 0, 1, 1)], horizon=1, objective=objective)

@@ -23,7 +23,7 @@ from tailrank.learning.output import OutputRule
 from tailrank.learning.protocol import COUNTABLE, SIMULATOR, promised
 from tailrank.learning.registry import COUNTABLE as ON_STATES
 from tailrank.learning.registry import SIMULATED, learner_class, make_learner
-from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.base import Measure, a_measure
 
 SMOOTH = "auto"
 """The learner for simulators of Gymnasium, whose observations are mostly near each other where they mean the same."""
@@ -117,9 +117,7 @@ def _with_objective(
     """The settings with those of the objective, and its tau, which must be the one that is given."""
     if objective is None:
         return settings, tau
-    if not isinstance(objective, Measure):
-        raise InputError(f"objective = {objective!r:.60}: must be a measure, such as MeanCVaR(0.1, weight=0.5)")
-    own = aim_settings(objective)
+    own = aim_settings(a_measure(objective))
     level = own.pop("tau", tau)
     if tau is not None and level != tau:
         raise InputError(f"tau = {tau:g}: the objective {objective} has another")
@@ -130,7 +128,7 @@ def _kind(learner: Any, model: str, algorithm: str) -> tuple[str, str]:
     """What the environment must show, as far as what was asked for says it, and what that was."""
     if learner is not None:
         return "states" if learner.kind == COUNTABLE else "observations", f"learner = {type(learner).__name__}"
-    if ":" not in algorithm and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
+    if ":" not in str(algorithm) and checks.one_of(algorithm, "algorithm", (*ON_STATES, *SIMULATED)) not in ON_STATES:
         return "observations", f"algorithm = {algorithm!r}"
     if model == "auto":
         return "auto", ""

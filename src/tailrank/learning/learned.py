@@ -75,8 +75,9 @@ class Learned(Result):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was assumed about the environment, and why the promise is in doubt."""
-        return (*getattr(self.env, "notes", ()), *([self.doubt] if self.doubt else []))
+        """What was assumed about the environment, what went wrong there, and why the promise is in doubt."""
+        survived = self.env.misfortunes() if hasattr(self.env, "misfortunes") else []
+        return (*getattr(self.env, "notes", ()), *survived, *([self.doubt] if self.doubt else []))
 
     @property
     def home(self) -> Any:

@@ -60,7 +60,7 @@ SIMULATED: dict[str, str] = {
 def learner_class(algorithm: str, kind: str = "countable") -> type[Any]:
     """The class of a learner by its name, or by "module:class"; the module is imported, and so run."""
     known = COUNTABLE if kind == "countable" else SIMULATED
-    where = algorithm if ":" in algorithm else known[checks.one_of(algorithm, "algorithm", known)]
+    where = algorithm if ":" in str(algorithm) else known[checks.one_of(algorithm, "algorithm", known)]
     module, _, name = where.partition(":")
     if ":" in algorithm:
         from tailrank.envs.gymnasium.tables import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,15 @@ def indices(column: object, name: str) -> np.ndarray:
     if bad.size:
         raise InputError(f"{name} = {values[bad[0]]} in row {bad[0]}: must be a whole number")
     return numbers.astype(np.int64)
+
+
+def names(labels: Sequence[object], name: str, size: int) -> tuple[object, ...]:
+    """The labels [size], numbers from zero where there are none."""
+    if not labels:
+        return tuple(range(size))
+    if len(labels) != size or len(set(labels)) < size:
+        raise InputError(f"{name}: must be {size} different labels, found {len(set(labels))} in {len(labels)}")
+    return tuple(labels)
 
 
 def check_size(sizes: tuple[int, int, int], rows: int) -> None:

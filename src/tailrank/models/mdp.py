@@ -102,7 +102,7 @@ class FiniteMDP:
                 raise InputError(f"horizon = {horizon}: the rows have {H} steps; leave it out or make them agree")
         _rows.check_size((blocks, S, A), s.size)
         checks.affordable(H * S, f"horizon = {H}, states = {S}")
-        labels, action_labels = labels or tuple(range(S)), action_labels or tuple(range(A))
+        labels, action_labels = _rows.names(labels, "labels", S), _rows.names(action_labels, "action_labels", A)
         pair = (block * S + s) * A + a
         order = np.argsort(pair, kind="stable")
         counts = np.bincount(pair, minlength=blocks * S * A)

@@ -33,7 +33,7 @@ from tailrank.planning.exact.return_law import Evaluation, return_law
 from tailrank.planning.objectives.optimise import plan_for
 from tailrank.planning.plan import Plan, Reference, Status
 from tailrank.policies.tables import BudgetPolicy, Policy
-from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.base import Measure, a_measure
 from tailrank.risk.measures.cvar import CVaR
 
 EXACT_SHARE = 0.75
@@ -137,7 +137,7 @@ def solve(
     if objective is None or (isinstance(objective, CVaR) and levels == (objective.tau,)):
         plans = _plan_cvar(problem, levels, limits, fixed)
     else:
-        plans = plan_for(problem, objective, levels, limits, fixed)
+        plans = plan_for(problem, a_measure(objective), levels, limits, fixed)
     unfinished = {line for p in plans for line in p.notes}
     if criterion != "cvar":
         plans = replan(criterion, problem.mdp, plans, sampling)

@@ -14,15 +14,22 @@ BEYOND = 1000.0
 
 
 @compiled(fastmath=False)
-def nearest(point, representatives, index, square):
-    """The representatives nearest to a point, sorted: index [K] and squared distances [K]; the first among equals."""
+def nearest(point, columns, far, index, square):
+    """The representatives nearest to a point, sorted: index [K] and squared distances [K]; the first among equals.
+
+    columns [k, M]: the representatives by coordinate, so that distances to many are found at once; far [M] is room
+    for them.
+    """
     K = index.size
     square[:] = np.inf
     index[:] = 0
-    for j in range(representatives.shape[0]):
-        d = 0.0
-        for i in range(point.size):
-            d += (point[i] - representatives[j, i]) ** 2
+    far[:] = 0.0
+    for i in range(point.size):
+        column, x = columns[i], point[i]
+        for j in range(far.size):
+            far[j] += (x - column[j]) ** 2
+    for j in range(far.size):
+        d = far[j]
         if d < square[K - 1]:
             k = K - 1
             while k > 0 and square[k - 1] > d:
@@ -42,57 +49,53 @@ def interpolate(point, representatives, index, square, gram, weight):
     if square[0] <= 1e-18 * (1.0 + square[K - 1]):
         weight[0] = 1.0
         return
-    active = np.ones(K, dtype=np.bool_)
-    for _ in range(K):
-        for a in range(K):
+    products, kept, part = np.empty((K, K)), np.arange(K), np.empty(K)
+    for a in range(K):
+        for b in range(a + 1):
+            total = 0.0
+            for i in range(m):
+                total += (point[i] - representatives[index[a], i]) * (point[i] - representatives[index[b], i])
+            products[a, b] = total
+        products[a, a] += RIDGE * square[a] + 1e-12 * square[K - 1]
+    for n in range(K, 0, -1):
+        for a in range(n):  # Cholesky of the products of what is kept
             for b in range(a + 1):
-                total = 0.0
-                if active[a] and active[b]:
-                    for i in range(m):
-                        total += (point[i] - representatives[index[a], i]) * (point[i] - representatives[index[b], i])
-                    if a == b:
-                        total += RIDGE * square[a] + 1e-12 * square[K - 1]
-                elif a == b:
-                    total = 1.0
-                gram[a, b] = total
-        for a in range(K):  # Cholesky, in place
-            for b in range(a + 1):
-                total = gram[a, b]
+                total = products[kept[a], kept[b]]
                 for i in range(b):
                     total -= gram[a, i] * gram[b, i]
                 gram[a, b] = np.sqrt(max(total, 1e-300)) if a == b else total / gram[b, b]
-        for a in range(K):
-            total = 1.0 if active[a] else 0.0
+        for a in range(n):
+            total = 1.0
             for i in range(a):
-                total -= gram[a, i] * weight[i]
-            weight[a] = total / gram[a, a]
-        for a in range(K - 1, -1, -1):
-            total = weight[a]
-            for i in range(a + 1, K):
-                total -= gram[i, a] * weight[i]
-            weight[a] = total / gram[a, a]
+                total -= gram[a, i] * part[i]
+            part[a] = total / gram[a, a]
+        for a in range(n - 1, -1, -1):
+            total = part[a]
+            for i in range(a + 1, n):
+                total -= gram[i, a] * part[i]
+            part[a] = total / gram[a, a]
         total, worst = 0.0, -1
-        for a in range(K):
-            total += weight[a]
-        for a in range(K):
-            weight[a] /= total
-            if active[a] and weight[a] < 0.0 and (worst < 0 or weight[a] < weight[worst]):
+        for a in range(n):
+            total += part[a]
+        for a in range(n):
+            part[a] /= total
+            if part[a] < 0.0 and (worst < 0 or part[a] < part[worst]):
                 worst = a
         if worst < 0:
+            for a in range(n):
+                weight[kept[a]] = part[a]
             return
-        active[worst] = False
-        weight[worst] = 0.0
-    weight[:] = 0.0
+        kept[worst : n - 1] = kept[worst + 1 : n].copy()
     weight[0] = 1.0
 
 
 @compiled(fastmath=False)
 def interpolate_all(points, representatives, index, weight):
     """index [n, K] and weight [n, K] of points [n, k]."""
-    K = index.shape[1]
-    square, gram = np.empty(K), np.empty((K, K))
+    K, columns = index.shape[1], representatives.T.copy()
+    far, square, gram = np.empty(columns.shape[1]), np.empty(K), np.empty((K, K))
     for i in range(points.shape[0]):
-        nearest(points[i], representatives, index[i], square)
+        nearest(points[i], columns, far, index[i], square)
         interpolate(points[i], representatives, index[i], square, gram, weight[i])
 
 
@@ -171,8 +174,10 @@ def choose_between(
     A, top = bonus.shape[1], BEYOND * low.shape[1]
     index, square, gram, phi = np.empty(K, dtype=np.int64), np.empty(K), np.empty((K, K)), np.empty(K)
     q, total, mean = np.empty(A), np.empty(A), np.empty(A)
+    columns = representatives.T.copy()
+    far = np.empty(columns.shape[1])
     for i in range(points.shape[0]):
-        nearest(points[i], representatives, index, square)
+        nearest(points[i], columns, far, index, square)
         interpolate(points[i], representatives, index, square, gram, phi)
         shortfalls(
             index, phi, ptr, after, shift, weight, bonus, allowed, low, high, mix, left, end, places[i], q, total

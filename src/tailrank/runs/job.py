@@ -95,7 +95,8 @@ class Job:
     @property
     def notes(self) -> list[str]:
         """Those of the environment, which guarantee holds for an objective, and what the run found out."""
-        return [*getattr(self.env, "notes", ()), *self._guarantee, *self.found, *self._misfortunes()]
+        survived = self.env.misfortunes(self.skipped) if hasattr(self.env, "misfortunes") else []
+        return [*getattr(self.env, "notes", ()), *self._guarantee, *self.found, *survived]
 
     @property
     def _objective(self) -> Any:
@@ -109,16 +110,6 @@ class Job:
         if between is None and not goal.tail:
             return (f"objective {self._objective}: no bound on the regret is known where returns have no known range",)
         return () if between is None else tuple(goal.said(tau, *between))
-
-    def _misfortunes(self) -> list[str]:
-        """What went wrong in the simulator and was survived."""
-        lines, counts = [], getattr(self.env, "counts", {})
-        if skipped := self.skipped + counts.get("skipped", 0):
-            first = f"; one of them: {self.env.first_bad}" if self.env.first_bad else ""
-            lines.append(f"{skipped} episodes went wrong and were left out (--skip-bad), those of the judge too{first}")
-        if counts.get("replaced"):
-            lines.append(f"{counts['replaced']} worker processes were lost and replaced, their episodes played again")
-        return lines
 
     @property
     def k(self) -> int:

@@ -115,7 +115,7 @@ def _paid_late(mdp: FiniteMDP, late: np.ndarray) -> FiniteMDP | None:
         n_states=own.size,
         n_actions=A,
         discount=mdp.discount,
-        labels=(*mdp.labels, *(f"{mdp.labels[s]} (owed {x:.6g})" for s, x in zip(copied, amount, strict=True))),
+        labels=(*mdp.labels, *(f"{mdp.labels[s]} (owed {x:.15g})" for s, x in zip(copied, amount, strict=True))),
         action_labels=mdp.action_labels,
     )
 
@@ -140,13 +140,16 @@ def _with_first_step(mdp: FiniteMDP) -> FiniteMDP:
             # The added step must not discount the rewards that follow it.
             parts.append((np.full(size, h + 1), state, *kept, columns["reward"][rows] * mdp.discount**h))
     step, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
+    added = "start"
+    while added in mdp.labels:
+        added += "'"
     return FiniteMDP.from_rows(
         *rest,
         step=step,
         start=S,
         n_states=S + 1,
         n_actions=A,
-        labels=(*mdp.labels, "start"),
+        labels=(*mdp.labels, added),
         action_labels=mdp.action_labels,
     )
 

@@ -134,6 +134,16 @@ class GymSimulator:
         """What happened in the first episode that was skipped."""
         return str(getattr(self._player, "first", ""))
 
+    def misfortunes(self, before: int = 0) -> list[str]:
+        """What went wrong and was survived, a line each. before: episodes that were skipped by an earlier process."""
+        lines, counts = [], self.counts
+        if skipped := before + counts["skipped"]:
+            first = f"; one of them: {self.first_bad}" if self.first_bad else ""
+            lines.append(f"{skipped} episodes went wrong and were left out, those that judge too{first}")
+        if counts["replaced"]:
+            lines.append(f"{counts['replaced']} worker processes were lost and replaced, their episodes played again")
+        return lines
+
     def about(self) -> dict[str, Any]:
         """What a policy file keeps to play in this environment again: plain data."""
         return {
@@ -284,7 +294,8 @@ def _as_it_is(name: str, own: int, **asked: Any) -> None:
     for option, value in asked.items():
         if value is not None:
             raise InputError(
-                f"{option} = {value}: {name} was given as it is, it plays {own} at once; give its id instead"
+                f"{option} = {value}: {name} was given as it is, it plays {own} at once; "
+                "give its id or a function that makes it"
             )
 
 

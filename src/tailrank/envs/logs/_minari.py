@@ -27,7 +27,7 @@ def of_dataset(name: str) -> RawTable:
     """The columns of the data set of that name (as Minari finds it) or in that folder."""
     root = Path(os.environ.get("MINARI_DATASETS_PATH", Path.home() / ".minari" / "datasets"))
     folders = [Path(name) / "data", Path(name), root / name / "data"]
-    folder = next((path for path in folders if (path / "metadata.json").is_file()), None)
+    folder = next((path for path in folders if os.path.isfile(path / "metadata.json")), None)
     if folder is None:
         raise InputError(f"{name!r:.80}: is neither a file, a data frame nor a Minari data set in {root}")
     about = read_json(folder / "metadata.json")

@@ -28,6 +28,7 @@ def assemble(
 
     states, actions: the labels that there are, where they are known; others are refused.
     """
+    states, actions = checks.different(states, "states"), checks.different(actions, "actions")
     names = assigned(list(table.columns), columns or {})
     here, after = vectors(list(table.columns), list(names.values()))
     missing = [name for name in NEEDED if name not in names]

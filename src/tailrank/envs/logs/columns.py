@@ -57,6 +57,8 @@ class RawTable:
 
 def assigned(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
     """From our names to those of the table: the chosen ones, and the usual ones for what nobody chose."""
+    if not isinstance(chosen, Mapping):
+        raise InputError(f"columns = {chosen!r:.60}: must be a mapping from our names to those of the table")
     result = {}
     for ours, theirs in chosen.items():
         checks.one_of(ours, "column", NAMES)

@@ -155,12 +155,7 @@ def _labels(given: object, key: str) -> tuple[Label, ...]:
         return ()
     if not isinstance(given, list) or not given:
         raise InputError(f"{key}: must be a list of numbers or names")
-    places: dict[Label, int] = {}
-    for i, cell in enumerate(given):
-        name = label(cell, f"{key}[{i}]")
-        if places.setdefault(name, i) < i:
-            raise InputError(f"{key}: {name!r:.60} is there twice, in {key}[{places[name]}] and {key}[{i}]")
-    return tuple(places)
+    return checks.different((label(cell, f"{key}[{i}]") for i, cell in enumerate(given)), key)
 
 
 def _floats(column: Sequence[object], name: str, place: Place) -> np.ndarray:

@@ -275,7 +275,7 @@ class LowRankELA(ObservedELA, LowRankSettings):
         old = judged(block.fitted.decoder, replay, n_actions, block.grid.top, shared, held)
         t, new = gains(fit, replay, n_actions, by_step=not shared)
         keep = t.held & ~t.cut if shared and replay.horizon > 1 else t.held
-        return lead_of(new[keep] - old)
+        return lead_of(new[keep] - old, t.episode[keep])
 
     def _with_fit(self, state: LowRankState, simulator: Simulator, streams: Streams) -> LowRankState:
         rng = streams.oracle(state.k, 1, state.episodes)

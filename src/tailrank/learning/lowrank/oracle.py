@@ -178,7 +178,7 @@ class LowRankOracle:
         if self.psi == "gaussian" and source.setting.phi in SMOOTH:
             by = some.stretch_of(source.network)
             other, score = self._tried(some.stretched(by), best.setting, rng)
-            if _wins(score, scores, steps=False):
+            if score.mean() > scores.mean():
                 some, best, scores, flat = some.stretched(by), other, score, by
         options = self._options(best.setting, False, data.horizon) if last is not None else [self._decays]
         return self._improved(some, best, scores, options, rng)[0], flat
@@ -196,7 +196,8 @@ class LowRankOracle:
             lost = 0
             for other in options(best.setting):
                 found, score = self._tried(data, other, rng, best)
-                if _wins(score, scores, steps=found.setting.shared_heads < best.setting.shared_heads):
+                by_step = found.setting.shared_heads < best.setting.shared_heads
+                if _wins(score - scores, data.episode[data.held] if by_step else None):
                     best, scores, lost = found, score, 0
                 else:
                     lost += 1
@@ -315,6 +316,6 @@ def _with_phi(kind: str, setting: Setting) -> list[Setting]:
     return [replace(setting, phi=kind)] if kind != setting.phi else []
 
 
-def _wins(new: np.ndarray, old: np.ndarray, steps: bool) -> bool:
-    """Whether the new scores are higher; by more than two standard errors if the new model has heads for every step."""
-    return lead_of(new - old) > 2.0 if steps else bool(new.mean() > old.mean())
+def _wins(gain: np.ndarray, episode: np.ndarray | None) -> bool:
+    """Whether gains [n] are above 0; by more than two standard errors if told their episodes [n]."""
+    return bool(gain.mean() > 0) if episode is None else lead_of(gain, episode) > 2.0

@@ -54,8 +54,8 @@ class RewardGrid:
         seen = rewards[np.arange(rewards.shape[1]) < lengths[:, None]]
         declared = getattr(simulator, "reward_range", None) if declared is None else declared
         if declared is not None:
-            low, high = (checks.number(x, "reward_range") for x in declared)
-            if not low < high:
+            low, high = checks.span(declared, "reward_range")
+            if low == high:
                 raise InputError(f"reward_range = {low:g} {high:g}: the first must be below the second")
             source = DECLARED
         else:

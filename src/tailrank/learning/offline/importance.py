@@ -29,6 +29,8 @@ from tailrank.risk.measures.cvar import CVaR
 
 THRESHOLDS = 24
 """K."""
+HEAVIEST = 1e100
+"""What a weight is cut at, so that sums of squares are floats."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Weighted:
 
 
 def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.ndarray:
-    """w of each episode [n]; probability [T]: with which the log's actions were taken."""
+    """w of each episode [n], at most `HEAVIEST`; probability [T]: with which the log's actions were taken."""
     if (horizon_of(policy) or log.horizon) < int(log.lengths.max()):
         raise InputError(
             f"{log.name}: has episodes of {log.lengths.max()} steps, the policy is for {horizon_of(policy)}"
@@ -73,7 +75,9 @@ def weights_of(policy: Policy, log: EpisodeLog, probability: np.ndarray) -> np.n
         playing = np.flatnonzero(log.lengths > h)
         at = log.begin[playing] + h
         states, actions, left = seen[at], log.action[at], memory[playing]
-        weights[playing] *= _chances(policy, h, states, actions, left) / probability[at]
+        with np.errstate(over="ignore"):
+            factors = _chances(policy, h, states, actions, left) / probability[at]
+            weights[playing] = np.minimum(weights[playing] * np.minimum(factors, HEAVIEST), HEAVIEST)
         after = seen[np.minimum(at + 1, log.transitions - 1)]
         memory[playing] = policy.update(h, Moved(states, actions, log.reward[at], after), left)
     return weights

@@ -32,7 +32,7 @@ from tailrank.learning.offline.observed import CLASS, decoded, observation_polic
 from tailrank.learning.offline.stages import Keeper, fingerprint
 from tailrank.planning.pessimistic.goals import goal_of
 from tailrank.policies.tables import BudgetPolicy
-from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.base import Measure, a_measure
 from tailrank.risk.measures.cvar import CVaR
 
 DYNAMICS = ("auto", "same", "by-step")
@@ -87,12 +87,12 @@ def learn_logs(
     ('not improved', 0.5)
     """
     began = time.perf_counter()
-    measure, delta = objective or CVaR(tau), checks.inside(delta, "delta", "(0, 1)")
-    goal = goal_of(measure)
+    measure = CVaR(tau) if objective is None else a_measure(objective)
+    goal, tau, delta = goal_of(measure), getattr(measure, "tau", tau), checks.inside(delta, "delta", "(0, 1)")
     checks.one_of(dynamics, "dynamics", DYNAMICS)
     checks.one_of(fallback, "fallback", FALLBACKS)
     checks.one_of(model, "model", MODELS)
-    listed = () if isinstance(states, str) else tuple(states)
+    listed = () if isinstance(states, str) else checks.different(states, "states")
     if isinstance(states, str):
         checks.one_of(states, "states", STATES)
     discount = checks.discount_factor(discount)
@@ -175,7 +175,7 @@ def learn_logs(
     worst, best = (measure.of([end]) for end in ends)
     learned = LearnedFromLogs(
         policy=policy,
-        tau=getattr(measure, "tau", tau),
+        tau=tau,
         delta=delta,
         lower=max(made.lower, worst),
         upper=min(made.upper, best),

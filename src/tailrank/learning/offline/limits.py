@@ -11,14 +11,12 @@ from tailrank.envs.logs.log import EpisodeLog
 
 def reward_limits(log: EpisodeLog, given: tuple[float, float] | None) -> tuple[tuple[float, float], bool]:
     """What rewards lie in, and whether that is only assumed. It holds 0 where an episode may end early."""
-    low, high = (float(log.reward.min()), float(log.reward.max())) if given is None else map(float, given)
-    if given is not None:
-        for end in given:
-            checks.number(end, "reward_range")
-        bad = np.flatnonzero((log.reward < low) | (log.reward > high))
-        if low > high or bad.size:
-            found = f"{log.reward[bad[0]]:g} in entry {bad[0]}" if bad.size else "its ends the wrong way round"
-            raise InputError(f"reward_range = {low:g} {high:g}: must hold every reward of the log, found {found}")
+    seen = float(log.reward.min()), float(log.reward.max())
+    low, high = seen if given is None else _possible(given, "reward_range")
+    bad = np.flatnonzero((log.reward < low) | (log.reward > high))
+    if bad.size:
+        found = f"{log.reward[bad[0]]:g} in entry {bad[0]}"
+        raise InputError(f"reward_range = {low:g} {high:g}: must hold every reward of the log, found {found}")
     if bool((log.next_state == len(log.states)).any()):
         low, high = min(low, 0.0), max(high, 0.0)
     return (low, high), given is None
@@ -32,8 +30,15 @@ def return_limits(
     low, high = rewards[0] * scale, rewards[1] * scale
     if given is None:
         return low, high
-    low, high = max(low, checks.number(given[0], "return_range")), min(high, checks.number(given[1], "return_range"))
+    least, most = _possible(given, "return_range")
+    low, high = max(low, least), min(high, most)
     found = log.returns(discount)[log.whole]
     if low > high or (found.size and (found.min() < low - 1e-9 or found.max() > high + 1e-9)):
-        raise InputError(f"return_range = {given[0]:g} {given[1]:g}: must hold every return of the log")
+        raise InputError(f"return_range = {least:g} {most:g}: must hold every return of the log")
     return low, high
+
+
+def _possible(given: tuple[float, float], name: str) -> tuple[float, float]:
+    """A range of numbers that can be added and squared."""
+    low, high = checks.returns(checks.span(given, name), name)
+    return float(low), float(high)

@@ -25,9 +25,6 @@ from tailrank.policies.tables import BudgetPolicy, Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, Terminal
 
-SNAP = 1e-9
-"""A budget this close to the grid, in units, lies on it."""
-
 
 @dataclass(frozen=True)
 class PolicyTable:
@@ -157,7 +154,7 @@ class GridEngine(MarkovEngine):
         if abs(index) > 2**62:
             raise OutOfTime  # a grid this fine is of no use, whatever time there is
         off = budget - self._real(index)
-        near = max(SNAP * unit, 16.0 * np.finfo(np.float64).eps * max(abs(budget), abs(offset)))
+        near = 16.0 * np.finfo(np.float64).eps * max(abs(budget), abs(offset))  # as a target is read in a law
         return index, 0.0 if abs(off) <= near else off
 
     def tails(self, weight: float = 0.0) -> ShortfallTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.context import SolveContext
 from tailrank.planning.exact.limits import Limits
@@ -21,6 +22,8 @@ def maximise_mean(
     >>> round(plan.mean, 9), round(plan.bounded, 9), round(plan.share, 9)
     (1.15, 0.05, 0.5)
     """
+    if not isinstance(subject_to, Floor | Cap):
+        raise InputError(f"subject_to = {subject_to!r:.60}: must be a bound, such as Floor(0.1, least=1)")
     problem = SolveContext.of(mdp)
     if problem.lattice() is None:
         return bracketed(problem, subject_to, Limits((0.0, tolerance), 4 * 2**30, seconds, time.perf_counter()))

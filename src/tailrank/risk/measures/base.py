@@ -166,6 +166,13 @@ class Measure(ABC):
         return " ".join([self.name, *(f"{k.replace('_', '-')} {_plain(v)}" for k, v in self.parameters().items())])
 
 
+def a_measure(objective: object) -> Measure:
+    """The objective, which must be a measure."""
+    if not isinstance(objective, Measure):
+        raise InputError(f"objective = {objective!r:.60}: must be a measure, such as MeanCVaR(0.1, weight=0.5)")
+    return objective
+
+
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(":".join(map(_plain, x)) if isinstance(x, tuple) else _plain(x) for x in value)

@@ -12,7 +12,7 @@ better than sum_k mu_k CVaR*_{tau_k}, so budgets begin where each tail by itself
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,6 +40,8 @@ class Spectral(Measure):
 
     def __init__(self, levels: Mapping[float, float] | tuple[tuple[float, float], ...]) -> None:
         pairs = tuple(levels.items()) if isinstance(levels, Mapping) else tuple(levels)
+        if any(not isinstance(pair, Sequence) or len(pair) != 2 for pair in pairs):
+            raise InputError(f"levels: must be a mapping from tau to weight, found {levels!r:.60}")
         found = sorted((checks.tail_level(tau), checks.positive(w, "weight of a level")) for tau, w in pairs)
         if not found:
             raise InputError("levels: at least one level with its weight is needed, found none")

@@ -39,6 +39,10 @@ class Utility(Measure):
                 raise InputError(f"points: returns must increase, found {x:g} before {y:g}")
             if v < u:
                 raise InputError(f"points: a utility must not fall, found {u:g} at {x:g} and {v:g} at {y:g}")
+            if v - u > checks.LARGEST_RETURN * (y - x):
+                raise InputError(
+                    f"points: a utility must not rise from {u:g} at {x:g} to {v:g} at {y:g}, it is too steep"
+                )
         object.__setattr__(self, "points", points)
 
     def utility(self, x: np.ndarray) -> np.ndarray:
