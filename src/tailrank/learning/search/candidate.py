@@ -95,7 +95,7 @@ class SearchCandidate(Checked):
     """Search as a candidate."""
 
     policies: int = setting(40, kind=int, least=8, metavar="N", help="Policies of a round of the search, at least.")
-    model_episodes: int = setting(40, kind=int, least=10, metavar="N", help="Episodes each plays in the model, at most.")
+    model_episodes: int = setting(40, kind=int, least=10, metavar="N", help="Episodes of each in the model, at most.")
     rounds: int = setting(20, kind=int, least=1, metavar="N", help="Rounds of a fit, at most.")
     model_steps: int = setting(3_000_000, kind=int, least=1000, metavar="N", help="Steps in the model of a fit, about.")
     transitions: int = setting(
