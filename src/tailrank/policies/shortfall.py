@@ -3,8 +3,7 @@
     Q(x, h, c, a) = E(c - R)^+,  R what is still to come after a;   dQ/dc at budget i = sigmoid(logit_i(x, h, a))
 
 The network gives the slopes, which lie between 0 and 1 as those of any shortfall, and Q is their sum from the lowest
-budget on, where it is zero. An ensemble's Q is the mean of its members'. `forward` is written once for NumPy and JAX,
-so that training and acting cannot differ.
+budget on, where it is zero. An ensemble's Q is the mean of its members'.
 """
 
 from __future__ import annotations
@@ -30,30 +29,37 @@ def network_input(features: np.ndarray, left: Any, horizon: int, centre: np.ndar
     return np.column_stack([z, left / horizon, 1.0 / np.maximum(left, 1.0)]).astype(np.float32)
 
 
-def forward(xp: Any, layers: Layers, x: Any) -> Any:
-    """Output of ReLU layers (W [k, k'], b [k']) for x [n, k]; xp is numpy or jax.numpy."""
+def forward(layers: Layers, x: np.ndarray) -> np.ndarray:
+    """Output of ReLU layers (W [k, k'], b [k']) for x [n, k]."""
     for i, (w, b) in enumerate(layers):
-        x = x @ w + b
+        x = x @ w
+        x += b
         if i + 1 < len(layers):
-            x = xp.maximum(x, 0.0)
+            np.maximum(x, 0.0, out=x)
     return x
 
 
-def shortfalls(xp: Any, logits: Any) -> Any:
-    """Q [..., C] in units from the logits of its slopes [..., C - 1]."""
-    slopes = 1.0 / (1.0 + xp.exp(-xp.clip(logits, -30.0, 30.0)))
-    zero = xp.zeros_like(slopes[..., :1])
-    return xp.concatenate([zero, xp.cumsum(slopes, axis=-1)], axis=-1)
+def mean_slopes(layers: Layers, x: np.ndarray, n_actions: int) -> np.ndarray:
+    """Slopes [n, A, C - 1] of Q, the mean of E networks with layers W [E, k, k'], b [E, k'], for inputs x [n, k]."""
+    E = len(layers[0][0])
+    total = _sigmoid(forward(tuple((w[0], b[0]) for w, b in layers), x))
+    for e in range(1, E):
+        total += _sigmoid(forward(tuple((w[e], b[e]) for w, b in layers), x))
+    total /= np.float32(E)
+    return total.reshape(len(x), n_actions, -1)
 
 
-def mean_shortfalls(layers: Layers, x: np.ndarray, n_actions: int, count: int) -> np.ndarray:
-    """Q [n, A, C] in units, the mean of E networks with layers W [E, k, k'], b [E, k'], for inputs x [n, k]."""
-    members = len(layers[0][0])
-    total = np.zeros((len(x), n_actions, count))
-    for e in range(members):
-        logits = forward(np, tuple((w[e], b[e]) for w, b in layers), x)
-        total += shortfalls(np, logits.reshape(len(x), n_actions, -1))
-    return total / members
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    """In place; exp of what is cut off at 30 overflows nothing."""
+    np.negative(np.clip(logits, -30.0, 30.0, out=logits), out=logits)
+    np.exp(logits, out=logits)
+    logits += 1.0
+    return np.asarray(np.reciprocal(logits, out=logits))
+
+
+def shortfalls(slopes: np.ndarray) -> np.ndarray:
+    """Q [..., C] in units from its slopes [..., C - 1]."""
+    return np.concatenate([np.zeros_like(slopes[..., :1]), np.cumsum(slopes, axis=-1)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class ShortfallPolicy(ChargedBudget):
     def values(self, features: np.ndarray, left: Any) -> np.ndarray:
         """Q [n, A, C] in units on the grid of budgets, with so many steps left."""
         x = network_input(features, left, self.horizon, self.centre, self.spread)
-        return mean_shortfalls(self.layers, x, self.n_actions, self.scale.count)
+        return shortfalls(mean_slopes(self.layers, x, self.n_actions).astype(np.float64))
 
     def act(self, h: int, states: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """The action with the least shortfall for each observation [n, m] and budget [n]."""

@@ -8,16 +8,16 @@ from tailrank._system.jit import compiled
 
 
 @compiled(fastmath=False)
-def traced_targets(q, actions, shift, end, lengths, trust, off, result):
+def traced_targets(slopes, actions, shift, end, lengths, trust, off, result):
     """Fill result [T, C - 1]: slopes in the budget of what Q(x_t, c, a_t) should be.
 
-    q [T, A, C]: what the networks say of every state, in units. actions, shift [T]: what was played, and the rewards
+    slopes [T, A, C - 1]: of what the networks say of every state. actions, shift [T]: what was played, and the rewards
     less the origin, in units. end [T]: place + end is the shortfall of an episode that is over after the step.
     lengths [n]: steps of the episodes, one after the other. trust, off: what errors of the
     network count for where the action was its own, and beside that elsewhere.
     """
-    C, A = q.shape[2], q.shape[1]
-    after, aim = np.empty(C), np.empty(C)
+    C, A = slopes.shape[2] + 1, slopes.shape[1]
+    after, aim, q = np.empty(C), np.empty(C), np.zeros((A, C))
     stop = 0
     for e in range(lengths.size):
         stop += lengths[e]
@@ -33,10 +33,13 @@ def traced_targets(q, actions, shift, end, lengths, trust, off, result):
                     aim[c] = (1.0 - part) * after[low] + part * after[low + 1] + max(place - (C - 1.0), 0.0)
             for c in range(C - 1):
                 result[t, c] = min(max(aim[c + 1] - aim[c], 0.0), 1.0)
+            for a in range(A):
+                for c in range(C - 1):
+                    q[a, c + 1] = q[a, c] + slopes[t, a, c]
             for c in range(C):
                 best = 0
                 for a in range(1, A):
-                    if q[t, a, c] < q[t, best, c]:
+                    if q[a, c] < q[best, c]:
                         best = a
                 part = trust if best == actions[t] else trust * off
-                after[c] = q[t, best, c] + part * (aim[c] - q[t, actions[t], c])
+                after[c] = q[best, c] + part * (aim[c] - q[actions[t], c])

@@ -17,34 +17,35 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
+from tailrank.learning.dense import layer_views, restandardise
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.learning.shortfall.targets import TeachingSteps
+from tailrank.learning.shortfall.training import NetworkTraining, advance
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.policies.kernel import BudgetScale
-from tailrank.policies.shortfall import ShortfallPolicy, mean_shortfalls
+from tailrank.policies.shortfall import ShortfallPolicy, mean_slopes
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import best_budget
 
-CHUNK = 100
-"""Gradient steps in one compiled call, after which targets are made anew."""
+CHUNK = 200
+"""Gradient steps after which targets are made anew."""
 LAST = 0.1
 """The rate of a fit falls to this share of itself, so that what is handed out is not the noise of the last steps."""
-MOST_NUMBERS = 6_000_000
+MOST_NUMBERS = 3_000_000
 """Values of steps, actions and budgets that targets are made of at once; of more episodes some are drawn."""
 
 
 @dataclass(frozen=True)
 class FittedShortfall:
-    """Networks (a `TrainingState` of E members), what they see and how far they were trained."""
+    """Networks, what they see and how far they were trained."""
 
-    state: Any
+    state: NetworkTraining
     centre: np.ndarray
     spread: np.ndarray
     scale: BudgetScale
-    updates: int
     loss: float
     first: np.ndarray
     returns: np.ndarray
@@ -55,7 +56,7 @@ class FittedShortfall:
 
     def policy(self, members: tuple[int, ...]) -> tuple[ShortfallPolicy, float]:
         """The mean of these members as a policy with its best budget, and its promise."""
-        layers = tuple((w[list(members)], b[list(members)]) for w, b in slow_layers(self.state))
+        layers = tuple((w[list(members)], b[list(members)]) for w, b in self.state.slow_layers())
         bare = ShortfallPolicy(layers, self.centre, self.spread, self.scale, 0.0, self.horizon)
         curve = bare.values(self.first, self.horizon).min(axis=1).mean(axis=0) * self.scale.unit
         budgets = self.scale.budget(np.arange(self.scale.count), self.horizon)
@@ -66,21 +67,15 @@ class FittedShortfall:
     @property
     def members(self) -> int:
         """E."""
-        return int(self.state.slow[0][1].shape[0])
+        return len(self.state.slow)
 
     def restandardised(self, played: PlayedEpisodes) -> FittedShortfall:
         """The same networks with inputs standardised by all that was played: the first layer makes up for it."""
         centre, spread = standardised(played)
-        layers, slow = (self._moved(x, centre, spread) for x in (self.state.layers, self.state.slow))
-        return replace(self, state=self.state._replace(layers=layers, slow=slow), centre=centre, spread=spread)
-
-    def _moved(self, layers: Any, centre: np.ndarray, spread: np.ndarray) -> Any:
-        """The layers that do the same with inputs of another centre and spread."""
-        (w, b), *rest = layers
-        w, b, m = np.array(w, dtype=np.float64), np.array(b, dtype=np.float64), centre.size
-        b += ((centre - self.centre) / self.spread) @ w[:, :m]
-        w[:, :m] *= (spread / self.spread)[:, None]
-        return ((w.astype(np.float32), b.astype(np.float32)), *rest)
+        state = self.state.copy()
+        for flat in (state.weights, state.slow):
+            restandardise(layer_views(flat, state.sizes), (self.centre, self.spread), (centre, spread))
+        return replace(self, state=state, centre=centre, spread=spread)
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """The members in turn."""
@@ -107,15 +102,13 @@ class FittedShortfall:
 
     def about(self) -> str:
         """How far it was trained."""
-        return f"network of {self.members}, {self.updates} steps, loss {self.loss:.3g}"
+        return f"network of {self.members}, {self.state.adam.steps} steps, loss {self.loss:.3g}"
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Networks, slow copies and Adam's memories, leaf by leaf."""
-        import jax
-
-        scale = self.scale
-        arrays = {f"leaf.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.state))}
-        arrays["numbers"] = np.array([scale.unit, scale.low, scale.count, scale.origin, self.updates, self.loss])
+        """Networks, slow copies and Adam's memories."""
+        scale, state = self.scale, self.state
+        arrays = {"weights": state.weights, "slow": state.slow} | state.adam.to_arrays()
+        arrays["numbers"] = np.array([scale.unit, scale.low, scale.count, scale.origin, self.loss])
         return arrays | {"centre": self.centre, "spread": self.spread}
 
 
@@ -128,7 +121,7 @@ class ShortfallCandidate(Checked):
     rate: float = setting(1e-3, kind=float, check=checks.positive, metavar="R", help="Adam's rate.")
     batch: int = setting(64, kind=int, least=2, metavar="N", help="Transitions a gradient step.")
     effort: float = setting(
-        250.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps for the root of the steps played."
+        80.0, kind=float, check=checks.positive, metavar="R", help="Gradient steps for the root of the steps played."
     )
     trust: float = share(0.9, help="What a target trusts the rewards that were paid, not the network, at every step.")
     members: int = setting(2, kind=int, metavar="N", help="Networks of the ensemble.")
@@ -141,27 +134,20 @@ class ShortfallCandidate(Checked):
         if before is None or not covers(before.scale, played):
             before = self._fresh(data, rng)
         before = before.restandardised(played)
-        wanted = min(int(self.effort * np.sqrt(played.steps)), self.most_updates) - before.updates
+        state, loss = before.state, np.nan
+        wanted = min(int(self.effort * np.sqrt(played.steps)), self.most_updates) - state.adam.steps
         rounds = max(-(-wanted // CHUNK), 1)
         steps = TeachingSteps.of(played, before.scale, before.centre, before.spread)
         most = max(MOST_NUMBERS // (data.n_actions * before.scale.count), 1)
-        state, loss = before.state, np.nan
         for i in range(rounds):
             tell(i, rounds, "parts of a training")
             part = steps.drawn(most, rng)
-            q = mean_shortfalls(slow_layers(state), part.x, data.n_actions, before.scale.count)
-            aim = part.targets(q, self.trust)
+            aim = part.targets(mean_slopes(state.slow_layers(), part.x, data.n_actions), self.trust)
             rate = self.rate * (1.0 - (1.0 - LAST) * i / rounds)
             rows = rng.integers(0, part.actions.size, size=(CHUNK, before.members, self.batch))
-            state, loss = self._advance(state, part, aim, rows, rate)
-        return self._update(before, state, before.updates + rounds * CHUNK, float(loss), played)
-
-    def _advance(
-        self, state: Any, part: TeachingSteps, aim: np.ndarray, rows: np.ndarray, rate: float
-    ) -> tuple[Any, Any]:
-        from tailrank.learning.shortfall._training_jax import TargetBatch, advance
-
-        return advance(state, TargetBatch(part.x[rows], part.actions[rows], aim[rows]), rate)
+            rows = np.take_along_axis(rows, part.actions[rows].argsort(axis=2, kind="stable"), axis=2)
+            loss = advance(state, part.x[rows], part.actions[rows], aim[rows], rate)
+        return self._update(before, state, loss, played)
 
     def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedShortfall:
         played = data.played
@@ -171,17 +157,25 @@ class ShortfallCandidate(Checked):
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
         empty = self._empty((centre, spread), scale, data)
-        return self._update(empty, self._begun(empty, slope, rng), 0, np.nan, played)
+        return self._update(empty, self._begun(empty, slope, rng), np.nan, played)
 
     def _empty(self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, data: FitData) -> FittedShortfall:
-        """Without networks and updates; around: centre and spread of the features."""
-        first, returns, H = data.played.first, data.played.returns(), data.played.horizon
-        nothing = (None, *around, scale, 0, np.nan)
-        return FittedShortfall(*nothing, first, returns, data.tau, H, data.n_actions, self.epsilon)
+        """Without networks; around: centre and spread of the features."""
+        nothing: Any = None
+        return FittedShortfall(
+            nothing,
+            *around,
+            scale=scale,
+            loss=np.nan,
+            first=data.played.first,
+            returns=data.played.returns(),
+            tau=data.tau,
+            horizon=data.played.horizon,
+            n_actions=data.n_actions,
+            epsilon=self.epsilon,
+        )
 
-    def _begun(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> Any:
-        from tailrank.learning.shortfall._training_jax import start_training
-
+    def _begun(self, about: FittedShortfall, slope: np.ndarray, rng: np.random.Generator) -> NetworkTraining:
         sizes = [about.centre.size + 2, *self.hidden, about.n_actions * slope.size]
         layers = []
         for i, (k, j) in enumerate(pairwise(sizes)):
@@ -189,24 +183,24 @@ class ShortfallCandidate(Checked):
             w = rng.normal(size=(self.members, k, j)) * np.sqrt((0.01 if last else 2.0) / k)
             b = np.tile(np.log(slope / (1 - slope)), about.n_actions) if last else np.zeros(j)
             layers.append((w.astype(np.float32), np.tile(b, (self.members, 1)).astype(np.float32)))
-        return start_training(tuple(layers))
+        return NetworkTraining.begun(layers)
 
     def _update(
-        self, before: FittedShortfall, state: Any, updates: int, loss: float, played: PlayedEpisodes
+        self, before: FittedShortfall, state: NetworkTraining, loss: float, played: PlayedEpisodes
     ) -> FittedShortfall:
-        return replace(before, state=state, updates=updates, loss=loss, first=played.first, returns=played.returns())
+        return replace(before, state=state, loss=loss, first=played.first, returns=played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedShortfall:
         """The networks in a checkpoint."""
-        import jax
-        import jax.numpy as jnp
-
-        unit, low, count, origin, updates, loss = (float(x) for x in arrays["numbers"])
+        unit, low, count, origin, loss = (float(x) for x in arrays["numbers"])
         scale = BudgetScale(unit, low, int(count), origin)
         like = self._empty((arrays["centre"], arrays["spread"]), scale, data)
-        leaves, tree = jax.tree.flatten(self._begun(like, np.full(scale.count - 1, 0.5), rng))
-        found = [jnp.asarray(arrays[f"leaf.{i}"]) for i in range(len(leaves))]
-        return self._update(like, jax.tree.unflatten(tree, found), int(updates), loss, data.played)
+        fresh = self._begun(like, np.full(scale.count - 1, 0.5), rng)
+        weights, slow = (np.asarray(arrays[name], dtype=np.float32) for name in ("weights", "slow"))
+        if not weights.shape == slow.shape == fresh.weights.shape:
+            raise checks.InputError("shortfall network: the weights of the checkpoint do not fit")
+        state = replace(fresh, weights=weights, slow=slow, adam=fresh.adam.from_arrays(arrays))
+        return self._update(like, state, loss, data.played)
 
 
 def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
@@ -214,8 +208,3 @@ def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
     features = played.features
     centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)
-
-
-def slow_layers(state: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """The slow layers of all members, W [E, k, k'] and b [E, k']."""
-    return tuple((np.asarray(w), np.asarray(b)) for w, b in state.slow)

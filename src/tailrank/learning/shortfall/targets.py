@@ -57,10 +57,10 @@ class TeachingSteps:
         rows = np.concatenate([np.arange(begin[e], begin[e] + self.lengths[e]) for e in kept])
         return TeachingSteps(self.x[rows], self.actions[rows], self.shift[rows], self.end[rows], self.lengths[kept])
 
-    def targets(self, q: np.ndarray, trust: float) -> np.ndarray:
-        """Slopes [T, C - 1] of the targets; q [T, A, C]: what the networks say of the steps now, in units."""
+    def targets(self, slopes: np.ndarray, trust: float) -> np.ndarray:
+        """Slopes [T, C - 1] of the targets; slopes [T, A, C - 1]: what the networks say of the steps now."""
         from tailrank.learning.shortfall._kernels import traced_targets
 
-        result = np.empty((self.actions.size, q.shape[2] - 1), dtype=np.float32)
-        traced_targets(q, self.actions, self.shift, self.end, self.lengths, float(trust), ELSEWHERE, result)
+        result = np.empty((self.actions.size, slopes.shape[2]), dtype=np.float32)
+        traced_targets(slopes, self.actions, self.shift, self.end, self.lengths, float(trust), ELSEWHERE, result)
         return result
