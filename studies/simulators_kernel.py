@@ -70,7 +70,7 @@ def trained(method, env, steps, tau, streams):
         return UniformPolicy(env.n_actions, env.horizon, streams.planner(0)), {}
     if method == "rule":
         return rule_of_thumb(env.name), {}
-    if method in ("kernel", "search", "shortfall-dqn", "auto"):
+    if method in ("kernel", "search", "shortfall-dqn", "budget-ppo", "auto"):
         learner = replace(make_learner(method, "simulator", tau=tau), total_steps=steps)
         state = learner.init(env, streams)
         while not learner.over(state, env.horizon):

@@ -52,6 +52,7 @@ SIMULATED: dict[str, str] = {
     "kernel": "tailrank.learning.simulators.learners:KernelLearner",
     "shortfall-dqn": "tailrank.learning.simulators.learners:ShortfallLearner",
     "search": "tailrank.learning.simulators.learners:SearchLearner",
+    "budget-ppo": "tailrank.learning.simulators.learners:GradientLearner",
     "auto": "tailrank.learning.simulators.learners:AutoLearner",
 }
 """Learners on simulators."""

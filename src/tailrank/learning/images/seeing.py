@@ -37,6 +37,10 @@ class FittedSeeing(WrappedFit):
         """One that sees images."""
         return ImagePolicy(policy, self.training.encoder)
 
+    def seen(self, played: PlayedEpisodes) -> PlayedEpisodes:
+        """Through the encoder."""
+        return seen_by(self.training, played)
+
     def about(self) -> str:
         """What was fitted, and to what."""
         return f"{self.inner.about()}, images seen through an encoder of {self.training.encoder.numbers} numbers"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
@@ -25,13 +25,16 @@ class CandidateOutput:
 class FitData:
     """What a fit is made from: episodes, the number of actions, and the tail that matters.
 
-    numbered: observations are numbers or names, so that being near to another one means nothing.
+    numbered: observations are numbers or names, so that being near to another one means nothing. done: the share of
+    the training that is over. random: all episodes had random actions.
     """
 
     played: PlayedEpisodes
     n_actions: int
     tau: float
     numbered: bool = False
+    done: float = 0.0
+    random: bool = False
 
 
 class FittedCandidate(Protocol):
@@ -62,6 +65,24 @@ class FittedCandidate(Protocol):
     def to_arrays(self) -> dict[str, np.ndarray]:
         """What does not follow from the episodes."""
         ...
+
+
+class PractisingFit(FittedCandidate, Protocol):
+    """A fit that learns from the episodes of its own explorer as they come."""
+
+    @property
+    def portion(self) -> int:
+        """Episodes after which it wants to be told."""
+        ...
+
+    def practised(self, played: PlayedEpisodes, rng: np.random.Generator) -> PractisingFit:
+        """The fit after these episodes."""
+        ...
+
+
+def practising(fit: FittedCandidate) -> PractisingFit | None:
+    """The fit, if it learns as it plays."""
+    return cast(PractisingFit, fit) if getattr(fit, "portion", 0) else None
 
 
 class LearningCandidate(Protocol):
@@ -103,6 +124,20 @@ class WrappedFit(ABC):
     def supersedes(self) -> bool:
         """As the fit does."""
         return self.inner.supersedes
+
+    @abstractmethod
+    def seen(self, played: PlayedEpisodes) -> PlayedEpisodes:
+        """Episodes of the simulator as the inner fit sees them."""
+
+    @property
+    def portion(self) -> int:
+        """That of the inner fit, 0 if it has none."""
+        return int(getattr(self.inner, "portion", 0))
+
+    def practised(self, played: PlayedEpisodes, rng: np.random.Generator) -> Self:
+        """The inner fit after these episodes, where it learns as it plays."""
+        inner = practising(self.inner)
+        return self if inner is None else replace(self, inner=inner.practised(self.seen(played), rng))
 
     def neutral(self) -> Policy | None:
         """The plan for the mean, where there is one."""

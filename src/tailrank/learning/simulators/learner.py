@@ -1,20 +1,23 @@
 """Learning from a simulator with candidates side by side, and the choice of what is handed out.
 
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
-with what was played, so that there are about log(total) fits. The last `choice` of all episodes is for the choice
-alone: what the candidates would hand out is played on the same fresh seeds, the better half stays, and in the last
-round the best of the finalists is returned, by what they earned in all rounds; few fresh episodes are helped by
-imagined ones (`search/judging.py`). The bound on its CVaR uses the fresh ones of the last round only, with the
-confidence divided among the finalists, so it holds although the policy was chosen.
+with what was played, so that there are about log(total) fits. Where there are more than two candidates, they are tried
+half way: what each would hand out plays the same seeds, the best two go on, and the others are given up.
+
+The last `choice` of all episodes is for the choice alone: what the candidates would hand out is played on the same
+fresh seeds, the better half stays, and in the last round the best of the finalists is returned, by what they earned in
+all rounds; few fresh episodes are helped by imagined ones (`search/judging.py`). The bound on its CVaR uses the fresh
+ones of the last round only, with the confidence divided among the finalists, so it holds although the policy was
+chosen.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -32,7 +35,7 @@ from tailrank.learning.images.training import NUMBERS, EncoderTraining
 from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
 from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
-from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate
+from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, practising
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
@@ -49,6 +52,11 @@ TAIL, LEAST = 400, 2000
 """Episodes of the choice: so many in the tail, or this many in all, at most."""
 MOST_KEPT = 20_000_000
 """Numbers of features in a rollout; more episodes are played one part after the other."""
+GOING, HALF_WAY, TRIED, LEAST_TRIED = 2, 0.5, 0.04, 5
+"""Candidates that go on after the trial; when it is; its episodes of each candidate as a share of all that are for
+learning, and how many these must be."""
+ASKED = 10_000
+"""Steps of the first episodes that say what of the past counts: candidates begin afresh when that changes."""
 DELTA = 0.1
 """The bound on what is handed out fails with at most this probability."""
 
@@ -98,68 +106,147 @@ class CandidatesLearner(SimulatorLearner):
         return env.n_features if layout is None else NUMBERS + layout.others.size
 
     def _learning(
-        self, env: Simulator, played: PlayedEpisodes, training: EncoderTraining | None
+        self,
+        env: Simulator,
+        played: PlayedEpisodes,
+        training: EncoderTraining | None,
+        going: tuple[int, ...],
+        random: bool = False,
     ) -> tuple[tuple[LearningCandidate, ...], FitData]:
-        """The candidates, with what of the past they need, with the actions they need of a grid, and with the encoder
-        of images; and what they are fitted to."""
+        """The candidates that go on, with what of the past they need, with the actions they need of a grid, and with
+        the encoder of images; and what they are fitted to."""
         seen, grid = seen_by(training, played), getattr(env, "grid", None)
         recall, found = self._recalled(env, seen), self.candidates(env)
-        found = tuple(RecallingCandidate(one, recall) for one in found)
+        found = tuple(RecallingCandidate(found[i], recall) for i in going)
         found = found if grid is None else tuple(RefiningCandidate(one, grid) for one in found)
         found = found if training is None else tuple(SeeingCandidate(one, training) for one in found)
-        return found, self._data(seen, env)
+        return found, replace(self._data(seen, env), random=random)
 
     def _recalled(self, env: Simulator, played: PlayedEpisodes) -> Recall:
         """What of the past counts as observed."""
-        return needed_recall(played, env.n_actions) if self.recall == "auto" else Recall()
+        if self.recall == "none":
+            return Recall()
+        asked = int(np.searchsorted(np.cumsum(played.lengths), ASKED)) + 1
+        return needed_recall(played.head(asked), env.n_actions)
 
     def _data(self, played: PlayedEpisodes, env: Simulator) -> FitData:
         numbered = bool(getattr(getattr(env, "encoder", None), "is_table", False))
-        return FitData(played, env.n_actions, self.tau, numbered)
+        return FitData(played, env.n_actions, self.tau, numbered, self._done(played, env.horizon))
+
+    def _done(self, played: PlayedEpisodes, horizon: int) -> float:
+        """The share of the learning that these episodes are; half where nobody said how many there will be."""
+        share, parts = self._learning_share(horizon), []
+        parts += [] if self.total is None else [played.n / (share * self.total)]
+        parts += [] if self.total_steps is None else [played.steps / (share * self.total_steps)]
+        return min(max(parts, default=HALF_WAY), 1.0)
 
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played; where images are shown, JAX must be there."""
-        layout = self.layout(env)
-        if layout is None:
-            return CandidatesState(0, PlayedEpisodes.none(env.horizon, env.n_features), ())
-        if not has_jax():
+        if self.layout(env) is not None and not has_jax():
             raise InputError(f"{env.name}: shows images, which need jax and optax; install tailrank[neural]")
-        return CandidatesState(0, PlayedEpisodes.none(env.horizon, layout.width, np.uint8), ())
+        return CandidatesState(0, self._nothing(env), ())
 
     def step(self, state: CandidatesState, env: Simulator, streams: Streams) -> tuple[CandidatesState, CandidatesInfo]:
-        """A batch of episodes and a fit to all; or a round of the choice."""
+        """A batch of episodes and a fit to all; or the trial of the candidates; or a round of the choice."""
         if state.fitted and self._left(state, env.horizon, self._learning_share(env.horizon)) <= 0:
             return self._compare(state, env, streams)
-        k, played, layout = state.k + 1, state.played, self.layout(env)
+        if self._tried(state, env):
+            return self._try_out(state, env, streams)
+        k, played, fitted = state.k + 1, state.played, list(state.fitted)
         returns: list[np.ndarray] = []
         seeds = streams.train_seeds(k, self._batch(state, env))
-        for i, part in enumerate(np.array_split(seeds, max(len(state.fitted), 1))):
-            if part.size:
-                rng = streams.planner(k, i)
-                policy = state.fitted[i].explorer(rng) if state.fitted else uniform_on(env, rng)
-                most = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1)
-                for some in np.array_split(part, -(-part.size // most)):
-                    batch = play_simulator(policy, env, some, keep_features=True)
-                    played, returns = played.with_played(batch, layout), [*returns, batch.returns]
-        before = state.fitted[0] if state.fitted else None
-        training = trained_for(layout, played, env.n_actions, before, streams.oracle(k, 0, 1))
-        candidates, data = self._learning(env, played, training)
+        for i, part in enumerate(np.array_split(seeds, max(len(fitted), 1))):
+            rng = streams.planner(k, i)
+            policy = (fitted[i].explorer(rng) if fitted else uniform_on(env, rng)) if part.size else None
+            for some in self._portions(part, fitted[i] if fitted else None, env):
+                batch = play_simulator(cast(Policy, policy), env, some, keep_features=True)
+                played, returns = self._with(played, batch, env), [*returns, batch.returns]
+                learning = practising(fitted[i]) if fitted else None
+                if learning is not None:
+                    fitted[i] = learning.practised(self._with(self._nothing(env), batch, env), rng)
+                    policy = fitted[i].explorer(rng)
+        return self._fitted(replace(state, k=k), played, fitted, np.concatenate(returns), env, streams)
+
+    def _fitted(
+        self,
+        state: CandidatesState,
+        played: PlayedEpisodes,
+        before: Sequence[FittedCandidate],
+        returns: np.ndarray,
+        env: Simulator,
+        streams: Streams,
+    ) -> tuple[CandidatesState, CandidatesInfo]:
+        """The fits to all that was played, going on from those of before; returns [n]: of what is new."""
+        k, going = state.k, state.going or tuple(range(len(self.candidates(env))))
+        training = trained_for(
+            self.layout(env), played, env.n_actions, before[0] if before else None, streams.oracle(k, 0, 1)
+        )
+        candidates, data = self._learning(env, played, training, going, random=not before)
         fitted = tuple(
-            candidate.fit(data, streams.oracle(k, i), state.fitted[i] if state.fitted else None)
+            candidate.fit(data, streams.oracle(k, i), before[i] if before else None)
             for i, candidate in enumerate(candidates)
         )
         last = (EarlierFit(state.fitted_at, state.played.n, state.fitted),) if state.fitted else ()
         earlier = (*last, *state.earlier)[:EARLIER]
         # A choice that was made before belongs to a shorter run.
-        state = replace(state, k=k, played=played, fitted=fitted, fitted_at=k, earlier=earlier)
+        state = replace(state, played=played, fitted=fitted, fitted_at=k, earlier=earlier, going=going)
         state = replace(state, finalists=(), before=np.zeros((0, 0)), chosen=False, choosing=False)
-        promise = fitted[0].promise
         about = "; ".join(one.about() for one in fitted)
-        return state, CandidatesInfo(np.concatenate(returns), self.tau, promise, about)
+        return state, CandidatesInfo(returns, self.tau, fitted[0].promise, about)
+
+    def _nothing(self, env: Simulator) -> PlayedEpisodes:
+        """No episodes yet."""
+        layout = self.layout(env)
+        if layout is None:
+            return PlayedEpisodes.none(env.horizon, env.n_features)
+        return PlayedEpisodes.none(env.horizon, layout.width, np.uint8)
+
+    def _with(self, played: PlayedEpisodes, batch: Observed, env: Simulator) -> PlayedEpisodes:
+        return played.with_played(batch, self.layout(env))
+
+    def _portions(self, seeds: np.ndarray, fit: FittedCandidate | None, env: Simulator) -> Iterator[np.ndarray]:
+        """Parts of the seeds that are played one after the other: what fits into memory, or what a fit that learns as
+        it plays wants to be told of at once."""
+        most, at = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1), 0
+        learning = None if fit is None else practising(fit)
+        most = most if learning is None else min(most, learning.portion)
+        while at < seeds.size:
+            # A rest of less than half a portion belongs to the last one.
+            size = seeds.size - at if seeds.size - at < 1.5 * most else most
+            yield seeds[at : at + size]
+            at += size
+
+    def _tried(self, state: CandidatesState, env: Simulator) -> bool:
+        """Whether it is time for the trial: there are many candidates, and half of the learning is over."""
+        if len(state.fitted) <= GOING or (self.total is None and self.total_steps is None):
+            return False
+        return self._done(state.played, env.horizon) >= HALF_WAY and self._trial(state, env) >= LEAST_TRIED
+
+    def _trial(self, state: CandidatesState, env: Simulator) -> int:
+        """Episodes of each candidate in the trial."""
+        return int(TRIED * state.played.n / max(self._done(state.played, env.horizon), 1e-9))
+
+    def _try_out(
+        self, state: CandidatesState, env: Simulator, streams: Streams
+    ) -> tuple[CandidatesState, CandidatesInfo]:
+        """The trial: what every candidate would hand out first, on the same seeds; the episodes are learned from."""
+        seeds, played, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), state.played, []
+        for fit in state.fitted:
+            with doing(f"trying {fit.outputs()[0].name}"):
+                batches.append(play_simulator(fit.outputs()[0].policy, env, seeds, keep_features=True))
+            played = self._with(played, batches[-1], env)
+        scores = [weighed_cvar(row, np.zeros(0), self.tau) for row in on_same_seeds(batches, seeds.size)]
+        best = np.sort(np.argsort(-np.array(scores), kind="stable")[:GOING])
+        names = [fit.outputs()[0].name for fit in state.fitted]
+        going, before = tuple(state.going[i] for i in best), [state.fitted[i] for i in best]
+        state = replace(state, k=state.k + 1, going=going, fitted=(), earlier=())
+        state, info = self._fitted(state, played, before, batches[int(np.argmax(scores))].returns, env, streams)
+        scored = ", ".join(f"{name} {score:.4g}" for name, score in zip(names, scores, strict=True))
+        return state, replace(info, about=f"trial of {seeds.size} episodes each ({scored}); {info.about}")
 
     def _batch(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
-        n = max(int(self.growth * state.played.n), 2 * len(self.candidates(env)))
+        n = max(int(self.growth * state.played.n), 2 * len(state.fitted))
         left = self._left(state, env.horizon, self._learning_share(env.horizon))
         if state.played.n == 0:
             n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
@@ -309,13 +396,15 @@ class CandidatesLearner(SimulatorLearner):
         k, fitted_at, episodes, steps, chosen, choosing = (
             checks.whole(x, "counters", least=0) for x in arrays["counters"]
         )
-        fitted = []
+        going, fitted = tuple(checks.whole(i, "going", least=0) for i in arrays["going"]), []
+        if any(i >= len(self.candidates(env)) for i in going):
+            raise InputError("going: the candidates of the checkpoint are not those of the learner")
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             fits: list[FittedCandidate] = []
             if at:
                 first = arrays_below(arrays, fit_prefix(place, 0))
                 training = restored_training(self.layout(env), first, env.n_actions)
-                candidates, data = self._learning(env, played.head(episodes_then), training)
+                candidates, data = self._learning(env, played.head(episodes_then), training, going)
                 own = (arrays_below(arrays, fit_prefix(place, i)) for i in range(len(candidates)))
                 each = enumerate(zip(candidates, own, strict=True))
                 fits = [candidate.restored(x, data, streams.oracle(at, i)) for i, (candidate, x) in each]
@@ -323,7 +412,7 @@ class CandidatesLearner(SimulatorLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"])
+        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"], going)
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:

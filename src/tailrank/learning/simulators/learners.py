@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailrank._system.lazy import has_jax
 from tailrank._system.settings import part
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
+from tailrank.learning.gradient.candidate import GradientCandidate
 from tailrank.learning.search.candidate import MOST_PARAMETERS, SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators.candidates import LearningCandidate
@@ -30,19 +30,13 @@ class KernelLearner(CandidatesLearner):
 
 @dataclass(frozen=True)
 class ShortfallLearner(CandidatesLearner):
-    """A network that learns the shortfall of every budget at once (extra `neural`)."""
+    """A network that learns the shortfall of every budget at once."""
 
     network: ShortfallCandidate = part(ShortfallCandidate())
 
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The network."""
         return (self.network,)
-
-    def init(self, env: Simulator, streams: Streams) -> CandidatesState:
-        """Nothing played; JAX must be there."""
-        if not has_jax():
-            raise InputError("shortfall-dqn: needs jax and optax; install tailrank[neural]")
-        return super().init(env, streams)
 
 
 @dataclass(frozen=True)
@@ -66,20 +60,31 @@ class SearchLearner(CandidatesLearner):
 
 
 @dataclass(frozen=True)
+class GradientLearner(CandidatesLearner):
+    """A policy network that sees the budget, improved by gradients from its own episodes."""
+
+    gradient: GradientCandidate = part(GradientCandidate())
+
+    def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
+        """The gradient."""
+        return (self.gradient,)
+
+
+@dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model and, where it cannot count, a search or a network beside it; the best is returned."""
+    """A kernel model and, where it cannot count, a search, a network and a policy gradient beside it; half way the best
+    two go on, and the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
     search: SearchCandidate = part(SearchCandidate())
     network: ShortfallCandidate = part(ShortfallCandidate())
+    gradient: GradientCandidate = part(GradientCandidate())
 
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
-        """The kernel model alone where each observation can be a representative: it counts there. Otherwise the search
-        too; where that has too many parameters and observations cannot be numbered, the network, if JAX is there."""
+        """The kernel model alone where each observation can be a representative: it counts there. Otherwise all of
+        them, but for the search where that has too many parameters."""
         values = getattr(getattr(env, "encoder", None), "n_values", None)
         if values is not None and values <= self.kernel.representatives:
             return (self.kernel,)
-        if self.search.suits(self.n_seen(env), env.n_actions):
-            return (self.kernel, self.search)
-        numbered = getattr(getattr(env, "encoder", None), "is_table", False)
-        return (self.kernel, self.network) if has_jax() and not numbered else (self.kernel,)
+        search = (self.search,) if self.search.suits(self.n_seen(env), env.n_actions) else ()
+        return (self.kernel, *search, self.network, self.gradient)

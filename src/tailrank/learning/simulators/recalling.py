@@ -158,6 +158,10 @@ class FittedRecalling(WrappedFit):
         """One that recalls."""
         return RecallPolicy(policy, self.recall, self.n_features, self.n_actions)
 
+    def seen(self, played: PlayedEpisodes) -> PlayedEpisodes:
+        """With what is recalled."""
+        return recalled(self.recall, played, self.n_actions)
+
     def about(self) -> str:
         """What was fitted, and to what."""
         return f"{self.inner.about()}, with {self.recall.words}"

@@ -39,6 +39,10 @@ class FittedRefining(WrappedFit):
         """One on the fine grid."""
         return SubsetPolicy(policy, self.actions)
 
+    def seen(self, played: PlayedEpisodes) -> PlayedEpisodes:
+        """With the numbers that actions have among those that are known."""
+        return replace(played, actions=np.searchsorted(self.actions, played.actions))
+
     def about(self) -> str:
         """What was fitted, and with how many actions."""
         return f"{self.inner.about()}, {self.actions.size} actions {self.spacing} apart on the fine grid"

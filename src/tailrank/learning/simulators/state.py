@@ -52,7 +52,7 @@ class CandidatesState:
     """Where the learner stands: iterations, episodes for learning, fits, the iteration of the last fit, and earlier
     fits, the latest first; in the choice, the outputs that are left (`finalists`), their returns in the last round,
     [finalists, n], and in the rounds `before`, [finalists, m], what it cost, whether it is over and has begun, and
-    imagined returns of all outputs [outputs, k].
+    imagined returns of all outputs [outputs, k]; going: the candidates that are left after the trial, or all.
     """
 
     k: int
@@ -68,6 +68,7 @@ class CandidatesState:
     choosing: bool = False
     imagined: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     before: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    going: tuple[int, ...] = ()
 
     @property
     def all_rounds(self) -> np.ndarray:
@@ -100,7 +101,7 @@ class CandidatesState:
         )
         arrays |= {"finalists": np.array(self.finalists, dtype=np.int64), "returns": self.returns}
         arrays["before"] = self.before
-        arrays["imagined"] = self.imagined
+        arrays["imagined"], arrays["going"] = self.imagined, np.array(self.going, dtype=np.int64)
         arrays["earlier"] = np.array([(fit.k, fit.episodes) for fit in self.earlier], dtype=np.int64).reshape(-1, 2)
         for place, fits in enumerate((self.fitted, *(fit.fitted for fit in self.earlier))):
             for i, fitted in enumerate(fits):

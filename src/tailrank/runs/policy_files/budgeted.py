@@ -1,4 +1,4 @@
-"""Policies with real budgets, of kernel models and shortfall networks, as named arrays and plain values, and back."""
+"""Policies with real budgets, of kernel models and networks, as named arrays and plain values, and back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.arrays import check_arrays
 from tailrank.checks import InputError
+from tailrank.policies.actor import ActorPolicy
 from tailrank.policies.kernel import BudgetScale, KernelPolicy, KernelRows, Metric
 from tailrank.policies.shortfall import ShortfallPolicy
 from tailrank.runs.policy_files import tables
@@ -83,6 +84,31 @@ def shortfall_policy(arrays: Arrays, scalars: dict[str, Any]) -> ShortfallPolicy
         raise InputError(f"layer: the last must have {scale.count - 1} slopes for every action")
     layers = tuple((arrays[f"layer.{i}.weight"], arrays[f"layer.{i}.bias"]) for i in range(count))
     return ShortfallPolicy(layers, arrays["centre"], arrays["spread"], scale, budget, H)
+
+
+def actor_parts(policy: ActorPolicy) -> tuple[Arrays, dict[str, Any]]:
+    """The weights of the network, and what it makes of features and budgets."""
+    arrays = {"centre": policy.centre, "spread": policy.spread}
+    for i, (w, b) in enumerate(policy.layers):
+        arrays |= {f"layer.{i}.weight": w, f"layer.{i}.bias": b}
+    return arrays, {"width": policy.width, "budget": policy.budget, "horizon": policy.horizon}
+
+
+def actor_policy(arrays: Arrays, scalars: dict[str, Any]) -> ActorPolicy:
+    """The policy with this network: features, time and budget go in, a number for every action comes out."""
+    tables.check_scalars(scalars, "width", "budget", "horizon")
+    count = sum(name.endswith(".bias") for name in arrays)
+    described = {"centre": "float [m]", "spread": "float [m] > 0"}
+    for i in range(count):
+        described[f"layer.{i}.weight"] = f"float [{f'k{i}' if i else 'm+2'}, k{i + 1}]"
+        described[f"layer.{i}.bias"] = f"float [k{i + 1}]"
+    check_arrays(arrays, described)
+    if count == 0:
+        raise InputError("layer: there must be at least one")
+    layers = tuple((arrays[f"layer.{i}.weight"], arrays[f"layer.{i}.bias"]) for i in range(count))
+    width, budget = checks.positive(scalars["width"], "width"), checks.number(scalars["budget"], "budget")
+    H = checks.whole(scalars["horizon"], "horizon")
+    return ActorPolicy(layers, arrays["centre"], arrays["spread"], width, budget, H)
 
 
 def _plain(policy: KernelPolicy | ShortfallPolicy) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tailrank.checks import InputError, did_you_mean
 from tailrank.envs.gymnasium.spaces import MOST_FEATURES
 from tailrank.learning.lowrank.class_planning import ClassPolicy
 from tailrank.models.grid import BudgetGrid, Rounding
+from tailrank.policies.actor import ActorPolicy
 from tailrank.policies.cells import CellPolicy
 from tailrank.policies.distributional import DistributionalPolicy
 from tailrank.policies.images import ImageEncoder, ImagePolicy, described, layout_of
@@ -130,7 +131,7 @@ def image_policy(arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> Imag
     return ImagePolicy(inner, encoder)
 
 
-RECALLED = ("kernel", "shortfall", "softmax")
+RECALLED = ("kernel", "shortfall", "softmax", "actor")
 """Kinds of policies that may be given a past."""
 KINDS = {
     "budget": PolicyKind(BudgetPolicy, tables.to_parts, tables.budget_policy),
@@ -148,6 +149,7 @@ KINDS = {
     "distributional": PolicyKind(DistributionalPolicy, features.distributional_parts, features.distributional_policy),
     "kernel": PolicyKind(KernelPolicy, budgeted.kernel_parts, budgeted.kernel_policy),
     "shortfall": PolicyKind(ShortfallPolicy, budgeted.shortfall_parts, budgeted.shortfall_policy),
+    "actor": PolicyKind(ActorPolicy, budgeted.actor_parts, budgeted.actor_policy),
     "recall": PolicyKind(RecallPolicy, recall_parts, recall_policy),
     "subset": PolicyKind(SubsetPolicy, subset_parts, subset_policy),
     "images": PolicyKind(ImagePolicy, image_parts, image_policy),

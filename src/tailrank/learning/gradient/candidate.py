@@ -1,0 +1,182 @@
+"""Policy gradient as a candidate: it learns from the episodes that it played itself, after every few of them.
+
+Other candidates gain nothing from a plan that is a few episodes younger; this one gains from nothing else. So it is
+told of its own episodes as they come (`practised`), and a fit to all episodes only looks at their scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailrank import checks
+from tailrank._system.settings import Checked, setting
+from tailrank.learning.dense import layer_views, restandardise
+from tailrank.learning.gradient.ascent import PracticeSteps, TanhTraining, practise, step_worths
+from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
+from tailrank.learning.search.model import standard
+from tailrank.learning.simulators.candidates import CandidateOutput, FitData
+from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.policies.actor import ActorPolicy, actor_input
+from tailrank.policies.tables import Policy
+from tailrank.risk.law import cvar
+
+LAST_KAPPA, FALLEN = 0.1, 0.6
+"""The share of the mean in what is maximised: it falls from 1 to this in so much of the training."""
+LAST_RATE = 0.1
+"""The rate falls to this share of itself."""
+TAIL, UPDATES = 10, 4
+"""Returns that are remembered: so many in the tail, or those of so many updates."""
+SLOW = 0.7
+"""How the scale of what an episode is worth is remembered from an update to the next."""
+
+
+@dataclass(frozen=True)
+class FittedGradient:
+    """Actor and critic, what they see (centre, spread [m], width of budgets), the budget at the start, the last returns
+    [k], the scale of what episodes are worth (0: not known yet), and how much of the training is done."""
+
+    actor: TanhTraining
+    critic: TanhTraining
+    centre: np.ndarray
+    spread: np.ndarray
+    width: float
+    budget: float
+    returns: np.ndarray
+    scale: float
+    done: float
+    tau: float
+    horizon: int
+    rate: float
+    steps: int
+    length: float
+
+    def policy(self, rng: np.random.Generator | None = None) -> ActorPolicy:
+        """The likeliest actions; with rng, drawn ones."""
+        layers = tuple((w[0], b[0]) for w, b in layer_views(self.actor.weights, self.actor.sizes))
+        about = (self.centre, self.spread, self.width, self.budget)
+        return ActorPolicy(layers, *about, self.horizon, rng)
+
+    def explorer(self, rng: np.random.Generator) -> Policy:
+        """Drawn actions."""
+        return self.policy(rng)
+
+    @property
+    def portion(self) -> int:
+        """Episodes between two updates."""
+        return max(round(self.steps / self.length), 1)
+
+    def practised(self, played: PlayedEpisodes, rng: np.random.Generator) -> FittedGradient:
+        """After an update with these episodes, which its explorer played."""
+        mean_share = 1.0 - (1.0 - LAST_KAPPA) * min(self.done / FALLEN, 1.0) if self.tau < 1.0 else 1.0
+        budgets, worth = step_worths(played.rewards, played.lengths, self.budget, self.tau, mean_share)
+        ends = np.cumsum(played.lengths)
+        total = np.add.reduceat(worth, ends - played.lengths)
+        spread = max(float(total.std()), 1e-6 * (1.0 + abs(float(total.mean()))))
+        scale = SLOW * self.scale + (1.0 - SLOW) * spread if self.scale else spread
+        features = played.observations[np.delete(played.seen, ends + np.arange(played.n))]
+        time = played.step_numbers() / self.horizon
+        z = actor_input(features, time, budgets, self.centre, self.spread, self.width)
+        steps = PracticeSteps(z, played.actions, worth / scale, ends - 1)
+        rate = self.rate * (1.0 - (1.0 - LAST_RATE) * self.done)
+        actor, critic = practise(self.actor, self.critic, steps, rate, rng)
+        kept = max(int(TAIL / self.tau), UPDATES * played.n)
+        returns = np.concatenate([self.returns, played.returns()])[-kept:]
+        length = 0.5 * self.length + 0.5 * float(played.lengths.mean())
+        found = replace(self, actor=actor, critic=critic, returns=returns, scale=scale, length=length)
+        return replace(found, budget=float(np.quantile(returns, self.tau)))
+
+    @property
+    def promise(self) -> float:
+        """The CVaR of its last episodes, which had drawn actions."""
+        return cvar(self.returns, self.tau)
+
+    def outputs(self) -> list[CandidateOutput]:
+        """The likeliest actions."""
+        return [CandidateOutput("gradient", self.policy(), self.promise)]
+
+    @property
+    def supersedes(self) -> bool:
+        """An update may lose what was found."""
+        return False
+
+    def about(self) -> str:
+        """How far it is."""
+        return f"gradient, {self.actor.adam.steps} steps, CVaR of its last episodes {self.promise:.4g}"
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Networks, what they see, and where the training stands."""
+        arrays = {"centre": self.centre, "spread": self.spread, "returns": self.returns}
+        arrays["numbers"] = np.array([self.width, self.budget, self.scale, self.done, self.length])
+        for name, one in (("actor", self.actor), ("critic", self.critic)):
+            arrays |= {f"{name}.weights": one.weights}
+            arrays |= {f"{name}.{key}": array for key, array in one.adam.to_arrays().items()}
+        return arrays
+
+
+@dataclass(frozen=True)
+class GradientCandidate(Checked):
+    """Policy gradient as a candidate."""
+
+    hidden: tuple[int, ...] = setting(
+        (64, 64), kind=tuple, check=layer_sizes, name="gradient_hidden", help="Sizes of the layers of the gradient."
+    )
+    rate: float = setting(
+        3e-4, kind=float, check=checks.positive, name="gradient_rate", metavar="R", help="Adam's rate of the gradient."
+    )
+    steps: int = setting(
+        1024, kind=int, least=2, name="gradient_steps", metavar="N", help="Steps of an update of the gradient, about."
+    )
+
+    def fit(self, data: FitData, rng: np.random.Generator, before: FittedGradient | None = None) -> FittedGradient:
+        """What the last updates left, with the scale of all episodes; random episodes alone are a first update."""
+        played = data.played
+        if before is None:
+            fresh = self._fresh(data, rng)
+            return fresh.practised(played, rng) if data.random else fresh
+        around = standard(played.features)
+        actor, critic = before.actor.copy(0.0), before.critic.copy(0.0)
+        for one in (actor, critic):
+            restandardise(layer_views(one.weights, one.sizes), (before.centre, before.spread), around)
+        return replace(before, actor=actor, critic=critic, centre=around[0], spread=around[1], done=data.done)
+
+    def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedGradient:
+        played, returns = data.played, data.played.returns()
+        width = max(float(returns.std()), 1e-6 * (1.0 + abs(float(returns.mean()))))
+        sizes = (played.n_features + 2, *self.hidden)
+        actor, critic = (TanhTraining.begun((*sizes, k), g, rng) for k, g in ((data.n_actions, 0.01), (1, 1.0)))
+        budget, length = float(np.quantile(returns, data.tau)), float(played.lengths.mean())
+        centre, spread = standard(played.features)
+        return FittedGradient(
+            actor,
+            critic,
+            centre,
+            spread,
+            width,
+            budget,
+            returns,
+            0.0,
+            data.done,
+            data.tau,
+            played.horizon,
+            self.rate,
+            self.steps,
+            length,
+        )
+
+    def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedGradient:
+        """The networks in a checkpoint."""
+        fresh = self._fresh(data, rng)
+        width, budget, scale, done, length = (float(x) for x in arrays["numbers"])
+        around = [np.asarray(arrays[name], dtype=np.float64) for name in ("centre", "spread")]
+        trained = []
+        for name, one in (("actor", fresh.actor), ("critic", fresh.critic)):
+            weights = np.asarray(arrays[f"{name}.weights"], dtype=np.float32)
+            if weights.shape != one.weights.shape or any(x.shape != fresh.centre.shape for x in around):
+                raise checks.InputError("gradient: the networks of the checkpoint do not fit")
+            own = {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.adam.")}
+            trained.append(replace(one, weights=weights, adam=one.adam.from_arrays(own)))
+        found = replace(fresh, actor=trained[0], critic=trained[1], centre=around[0], spread=around[1], width=width)
+        kept = np.asarray(arrays["returns"], dtype=np.float64)
+        return replace(found, budget=budget, returns=kept, scale=scale, done=done, length=length)
