@@ -34,14 +34,43 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
 
 
 @nested
+def list_outcomes(
+    s, n_actions, ptr, next_state, prob, units, places, origin, n, certain_next, at, weight, listed, name, sure
+):
+    """How many actions state s has, named in order in name [A]. Sums over their outcomes are prepared: outcome i of the
+    r-th, of probability weight[r LISTED + i], reads budget c of the next step at at[r LISTED + i] + c.
+
+    listed [A]: how many outcomes these are, -1 where they are too many or one leaves its (padded) table at some of the
+    n budgets from `origin` on. sure [A]: the largest budget that each action is sure to meet, given the same of the
+    next step, certain_next [S], unless that is empty.
+    """
+    m, know = np.int64(0), certain_next.size > 0  # a plain 0 would be compiled for twice, once as a constant
+    for a in range(n_actions):
+        begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
+        if begin == end:
+            continue
+        own, near, least = m * LISTED, end - begin <= LISTED, np.int64(2**60)
+        for i in range(np.uintp(end - begin)):
+            k = np.uintp(begin) + i
+            t, u = np.uintp(next_state[k]), units[k]
+            near &= (origin - u >= places[t, 0]) & (origin - u + n <= places[t, 1])
+            to = np.uintp(own) + i % np.uintp(LISTED)  # what is too long is not used
+            at[to], weight[to] = places[t, 2] - u, prob[k]
+            if know:
+                least = min(least, u + certain_next[t])
+        name[m], sure[m], listed[m] = a, least, end - begin if near else -1
+        m += 1
+    return m
+
+
+@nested
 def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places, v, at, weight, own, slope, base):
     """x[to + i] = base + sum over the outcomes begin..end-1 of p V'(s', origin + i - reward), i < n.
 
     Outcomes that stay within their (padded) tables, nearly all, are listed in `at` and `weight` (scratch, from `own`
     on) and summed together, `many` >= n entries. Reads without a sign: they need no wrap-around test.
-    Returns how many are listed, -1 where the list does not hold them all.
     """
-    far, listed, none = end - begin > LISTED, np.int64(0), np.int64(0)
+    far, none = False, np.int64(0)
     for part in range(begin, end, LISTED):
         m = np.uintp(own)
         for k in range(np.uintp(part), np.uintp(min(part + LISTED, end))):
@@ -52,12 +81,10 @@ def expected(x, to, n, many, begin, end, origin, next_state, prob, units, places
                 m += np.uintp(1)
             else:
                 far = True
-        listed = np.int64(m) - own
-        sum_rows(x, to, many, at, weight, own, own + listed, none, v, base, part > begin)
+        sum_rows(x, to, many, at, weight, own, np.int64(m), none, v, base, part > begin)
     if far:
         for k in range(np.uintp(begin), np.uintp(end)):
             s, d = np.uintp(next_state[k]), origin - units[k]
             bottom, top, place = places[s, 0], places[s, 1], places[s, 2]
             if d < bottom or d + n > top:
                 add_far(x, to, n, prob[k], v, place + bottom, top - bottom, d - bottom, slope)
-    return -1 if far else listed

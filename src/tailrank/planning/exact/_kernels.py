@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import compiled, frugal, nested, prefetch
-from tailrank.planning._row_kernels import BLOCK, lowest
-from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected
-from tailrank.planning.exact._tie_kernels import certain_budgets, tell_apart, tell_certain
+from tailrank.planning._row_kernels import BLOCK, lowest, sum_rows
+from tailrank.planning.exact._gather_kernels import LISTED, add_far, expected, list_outcomes
+from tailrank.planning.exact._tie_kernels import tell_apart, tell_certain
 
 
 @nested
@@ -82,7 +82,7 @@ def backup(
     x, best, chosen, label = np.empty(n_actions * BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed, sure = np.empty(n_actions, np.int64), np.empty(n_actions, np.int64)
-    row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
+    row, paid, name = np.arange(n_actions) * BLOCK, np.empty(n_actions), np.empty(n_actions)
     store, track, know = actions.size > 0, means.size > 0, certain_next.size > 0
     mean, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     mean_below, chosen_below = np.empty(BLOCK), np.empty(BLOCK)
@@ -97,21 +97,38 @@ def backup(
             if ahead and s + 1 < end:
                 _prefetch_state(s + 1, n_actions, ptr, next_state, units, first, block, places, values, n)
             origin, zeros = first[s] + block, np.int64(0)
+            m = list_outcomes(
+                s,
+                n_actions,
+                ptr,
+                next_state,
+                prob,
+                units,
+                places,
+                origin,
+                n,
+                certain_next,
+                at,
+                weight,
+                listed,
+                name,
+                sure,
+            )
             if know:
-                certain[s] = certain_budgets(s, n_actions, ptr, next_state, units, certain_next, sure)
+                for r in range(m):
+                    certain[s] = max(certain[s], sure[r])
                 zeros = min(max(certain[s] - origin + 1, zeros), n)
             n -= zeros
             many = (n + 7) // 8 * 8  # whole vectors: what is read and found beyond n is not used
-            m = np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
-            for a in range(n_actions):
-                pair = s * n_actions + a
-                if ptr[pair] == ptr[pair + 1]:
-                    continue
-                row[m], paid[m], name[m] = m * BLOCK, bonus[pair], a
-                if n > 0:
-                    listed[m] = expected(
+            for r in range(m if n > 0 else 0):
+                pair, own = s * n_actions + int(name[r]), r * LISTED
+                paid[r] = bonus[pair]
+                if listed[r] > 0:
+                    sum_rows(x, row[r], many, at, weight, own, own + listed[r], origin + zeros, values, 0.0, False)
+                else:
+                    expected(
                         x,
-                        m * BLOCK,
+                        row[r],
                         n,
                         many,
                         ptr[pair],
@@ -124,11 +141,10 @@ def backup(
                         values,
                         at,
                         weight,
-                        m * LISTED,
+                        own,
                         1.0,
                         0.0,
                     )
-                m += 1
             lowest(x, row, paid, name, m, many, tie, best, chosen, label)
             for r in range(m - 1, -1, -1):
                 for i in range(np.uintp(min(max(sure[r] - origin + 1, 0), zeros))):
@@ -174,6 +190,7 @@ def backup(
                         tie,
                         name,
                         sure,
+                        listed,
                         gain,
                         ptr,
                         origin,

@@ -17,34 +17,17 @@ from tailrank.planning.exact._gather_kernels import LISTED, expected
 
 
 @nested
-def certain_budgets(s, n_actions, ptr, next_state, units, certain_next, row):
-    """The largest budget that state s can be sure to meet; row [A]: the same if the m-th of its actions is taken."""
-    m, most = 0, np.int64(-(2**60))
-    for a in range(n_actions):
-        begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
-        if begin == end:
-            continue
-        least = np.int64(2**60)
-        for k in range(np.uintp(begin), np.uintp(end)):
-            least = min(least, units[k] + certain_next[next_state[k]])
-        row[m] = least
-        most = max(most, least)
-        m += 1
-    return most
-
-
-@nested
 def _mean_row(
     w, low, high, listed, at, weight, own, begin, end, origin, next_state, prob, units, places, means_next, gain
 ):
     """w[i] = gain + E W' of the outcomes begin..end-1 at the budgets origin + i, low <= i < high (and up to 7 more).
 
-    listed: how many of them `at` and `weight` hold, from `own` on; -1 where not all.
+    listed: how many of them `at` and `weight` hold, from `own` on (`list_outcomes`); -1 where not all.
     """
     n, start = high - low, origin + low
     many = (n + 7) // 8 * 8
     if listed > 0:
-        sum_rows(w, low, many, at, weight, own, own + listed, low, means_next, gain, False)
+        sum_rows(w, low, many, at, weight, own, own + listed, start, means_next, gain, False)
     else:
         expected(
             w,
@@ -151,6 +134,7 @@ def tell_certain(
     tie,
     name,
     sure,
+    listed,
     gain,
     ptr,
     origin,
@@ -172,7 +156,7 @@ def tell_certain(
     sure [A]: the largest budget that each of the m actions is sure to meet. neutral_next [S]: the best means of the
     next step, whatever the budget: they bound what an action can add. The rest: see `tell_apart`.
     """
-    n_actions, whole = sure.size, np.int64(0)  # a plain 0 would be compiled for twice, once as a constant
+    n_actions = sure.size
     for i in range(np.uintp(zeros)):
         mean[i] = -np.inf
     for r in range(m):
@@ -193,26 +177,22 @@ def tell_certain(
                 above = half
         if low == high:
             continue
-        n = high - low
-        many = (n + 7) // 8 * 8
-        start = origin + low
-        expected(
+        _mean_row(
             w,
             low,
-            n,
-            many,
+            high,
+            listed[r],
+            at,
+            weight,
+            r * LISTED,
             begin,
             end,
-            start,
+            origin,
             next_state,
             prob,
             units,
             places,
             means_next,
-            at,
-            weight,
-            whole,
-            0.0,
             gain[pair],
         )
         for i in range(np.uintp(low), np.uintp(high)):
