@@ -275,7 +275,7 @@ def induct(
             actions,
             no_action if at_ends is None else at_ends[h],
             TIE,
-            after.stored > CACHED,
+            after.stored > CACHED and not storage.near,
             no_bonus if neutral is None else mean_rewards(mdp, grid, h),
             *(no_bonus if neutral is None else neutral[i] - left[i] if left.size else neutral for i in (h, h + 1)),
             means,

@@ -88,6 +88,11 @@ class Storage:
         return cls(cuts, released, slot, most)
 
     @property
+    def near(self) -> bool:
+        """Whether chunks are known to read little more than their own part of the next step, which caches then hold."""
+        return self.slots < 1.5 * (self.cuts.size - 1)
+
+    @property
     def entries(self) -> int:
         """Entries of all slots."""
         return self.slot * self.slots
