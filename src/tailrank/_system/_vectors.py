@@ -16,9 +16,11 @@ from llvmlite import ir
 from numba.core import cgutils
 
 REAL, WHOLE = ir.DoubleType(), ir.IntType(64)
-SHAPES = ((8, 4), (8, 1), (1, 1))
+SUMMED = ((8, 4), (8, 2), (8, 1), (1, 1))
 """Lanes of a vector and vectors held at a time: many as long as there are so many numbers, then fewer, then single
 ones."""
+COMPARED = ((8, 1), (1, 1))
+"""The same where three numbers are held for each: more would not fit into registers."""
 FLAGS = ("contract", "nsz", "arcp")
 
 
@@ -32,10 +34,10 @@ class Loops:
             for kind, value in zip(signature.args, arguments, strict=True)
         ]
 
-    def over_vectors(self, n: Any) -> Iterator[tuple[list[Any], ir.Type]]:
+    def over_vectors(self, n: Any, shapes: tuple[tuple[int, int], ...]) -> Iterator[tuple[list[Any], ir.Type]]:
         """For each shape, inside its loop over 0..n-1: where its vectors begin, and their type."""
         b, begin = self.builder, ir.Constant(WHOLE, 0)
-        for lanes, vectors in SHAPES:
+        for lanes, vectors in shapes:
             step = lanes * vectors
             kind = ir.VectorType(REAL, lanes) if lanes > 1 else REAL
             rest = b.urem(b.sub(n, begin), ir.Constant(WHOLE, step))
@@ -81,7 +83,7 @@ class Loops:
 def _sum_rows(loops: Loops) -> None:
     b = loops.builder
     x, to, n, at, weight, begin, end, shift, v, base, more = loops.arguments
-    for places, kind in loops.over_vectors(n):
+    for places, kind in loops.over_vectors(n, SUMMED):
         fresh = loops.all_lanes(base, kind)
         targets = [b.add(to, i) for i in places]
         sums = [loops.held(kind, b.select(more, loops.vector(x, i, kind), fresh)) for i in targets]
@@ -99,7 +101,7 @@ def _lowest(loops: Loops) -> None:
     b = loops.builder
     x, at, bonus, name, m, n, tie, best, chosen, label = loops.arguments
     zero = ir.Constant(WHOLE, 0)
-    for places, kind in loops.over_vectors(n):
+    for places, kind in loops.over_vectors(n, COMPARED):
         suffix = "f64" if kind == REAL else f"v{kind.count}f64"
         size = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), f"llvm.fabs.{suffix}")
         near, far = loops.all_lanes(tie, kind), loops.all_lanes(ir.Constant(REAL, float("inf")), kind)

@@ -221,10 +221,11 @@ def backup(
                 fill_pads(s, block, zeros + n, offset, pad, write, means, 0.0)
             if store:
                 write = np.uintp(offset[s] + block)
+                # Vectors convert to 32 bits only, which hold any action that there is scratch for.
                 for i in range(np.uintp(zeros)):
-                    actions[write + i] = int(chosen_below[i])
+                    actions[write + i] = np.int32(chosen_below[i])
                 for i in range(np.uintp(n)):
-                    actions[write + np.uintp(zeros) + i] = int(chosen[i])
+                    actions[write + np.uintp(zeros) + i] = np.int32(chosen[i])
                 if at_ends[s] >= 0:
                     if block == 0:
                         actions[offset[s]] = at_ends[s]
