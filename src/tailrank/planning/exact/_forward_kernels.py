@@ -7,19 +7,43 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import frugal
+from tailrank._system.jit import frugal, nested
+
+GROUP = 256
+"""States that are passed over together where none leads to those that are pushed into."""
 
 
 @frugal
-def push_range(n_actions, ptr, next_state, prob, units, low, high, low_next, high_next):
-    """Budgets low..high [S] that can be left after a step, from those before it, whatever is done."""
-    for s in range(low.size):
-        if low[s] <= high[s]:
-            for k in range(ptr[s * n_actions], ptr[(s + 1) * n_actions]):
-                if prob[k] > 0.0:
+def push_range(begin, end, n_actions, ptr, next_state, prob, units, reach, low, high, low_next, high_next):
+    """Budgets low..high [S] that can be left after a step, from those before it, whatever is done, in begin..end-1.
+
+    reach [2, groups]: the first and the last of the states that each GROUP of states leads to.
+    """
+    for group in range(reach.shape[1]):
+        if reach[1, group] < begin or reach[0, group] >= end:
+            continue
+        for s in range(group * GROUP, min((group + 1) * GROUP, low.size)):
+            if low[s] <= high[s]:
+                for k in range(np.uintp(ptr[s * n_actions]), np.uintp(ptr[(s + 1) * n_actions])):
                     t = next_state[k]
-                    low_next[t] = min(low_next[t], low[s] - units[k])
-                    high_next[t] = max(high_next[t], high[s] - units[k])
+                    if t >= begin and t < end and prob[k] > 0.0:
+                        to = np.uintp(t)
+                        low_next[to] = min(low_next[to], low[s] - units[k])
+                        high_next[to] = max(high_next[to], high[s] - units[k])
+
+
+@nested
+def _same_action(i, until, shift, begin, last, actions):
+    """The first entry after i whose action differs from that of entry i, at most `until`.
+
+    Entry i of the law has action actions[begin + i + shift]; beyond the ends, 0 and `last`, the last one holds.
+    """
+    a = actions[np.uintp(begin + min(max(i + shift, 0), last))]
+    j = max(i + 1, min(1 - shift, until))
+    inside = min(last + 1 - shift, until)
+    while j < inside and actions[np.uintp(begin + j + shift)] == a:
+        j += 1
+    return j if j < inside else until
 
 
 @frugal
@@ -32,6 +56,7 @@ def push_forward(
     prob,
     units,
     error,
+    reach,
     first,
     offset,
     actions,
@@ -55,42 +80,46 @@ def push_forward(
     first/offset/actions: the policy's tables (elsewhere [S] for states without one). State s owns entries
     spread[s]:spread[s + 1] of `mass`, for the budgets from low[s] on. `drift` and `square` are the first and
     second moment (times mass) of the error, true minus rounded reward, collected on the paths that
-    meet there; empty when `error` is. Neighbouring budgets with the same action move as one run.
+    meet there; empty when `error` is. Neighbouring budgets with the same action move as one run. reach: see
+    `push_range`.
     """
     track = error.size > 0
-    for s in range(spread.size - 1):
-        until = spread[s + 1]
-        last = offset[s + 1] - offset[s] - 1
-        shift = low[s] - spread[s] - first[s]  # entry i of the law is entry i + shift of the table of actions
-        i = spread[s]
-        while i < until:
-            if mass[i] == 0.0:
-                i += 1
-                continue
-            budget = low[s] + i - spread[s]
-            a = elsewhere[s] if last < 0 else actions[offset[s] + min(max(i + shift, 0), last)]
-            j = i + 1
-            if last < 0:
-                while j < until and mass[j] != 0.0:
-                    j += 1
-            else:
-                while j < until and mass[j] != 0.0 and actions[offset[s] + min(max(j + shift, 0), last)] == a:
-                    j += 1
-            pair, here = s * n_actions + a, np.uintp(i)
-            for k in range(ptr[pair], ptr[pair + 1]):
-                t, p = next_state[k], prob[k]
-                if t < begin or t >= end or p == 0.0:
+    for group in range(reach.shape[1]):
+        if reach[1, group] < begin or reach[0, group] >= end:
+            continue
+        for s in range(group * GROUP, min((group + 1) * GROUP, spread.size - 1)):
+            until = spread[s + 1]
+            last = offset[s + 1] - offset[s] - 1
+            shift = low[s] - spread[s] - first[s]  # entry i of the law is entry i + shift of the table of actions
+            i = spread[s]
+            same, pair = i, s * n_actions + elsewhere[s]
+            while i < until:
+                if mass[np.uintp(i)] == 0.0:
+                    i += 1
                     continue
-                to = np.uintp(spread_next[t] + budget - units[k] - low_next[t])
-                for c in range(np.uintp(j - i)):
-                    mass_next[to + c] += p * mass[here + c]
-                if track:
-                    e = error[k]
+                if last < 0:
+                    same = until
+                elif i >= same:
+                    same = _same_action(i, until, shift, offset[s], last, actions)
+                    pair = s * n_actions + actions[np.uintp(offset[s] + min(max(i + shift, 0), last))]
+                j = i + 1
+                while j < same and mass[np.uintp(j)] != 0.0:
+                    j += 1
+                budget, here = low[s] + i - spread[s], np.uintp(i)
+                for k in range(np.uintp(ptr[pair]), np.uintp(ptr[pair + 1])):
+                    t, p = next_state[k], prob[k]
+                    if t < begin or t >= end or p == 0.0:
+                        continue
+                    to = np.uintp(spread_next[np.uintp(t)] + budget - units[k] - low_next[np.uintp(t)])
                     for c in range(np.uintp(j - i)):
-                        m, d, v = mass[here + c], drift[here + c], square[here + c]
-                        drift_next[to + c] += p * (d + e * m)
-                        square_next[to + c] += p * (v + e * (2.0 * d + e * m))
-            i = j
+                        mass_next[to + c] += p * mass[here + c]
+                    if track:
+                        e = error[k]
+                        for c in range(np.uintp(j - i)):
+                            m, d, v = mass[here + c], drift[here + c], square[here + c]
+                            drift_next[to + c] += p * (d + e * m)
+                            square_next[to + c] += p * (v + e * (2.0 * d + e * m))
+                i = j
 
 
 @frugal

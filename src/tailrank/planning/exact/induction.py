@@ -23,6 +23,7 @@ from tailrank._system.parallel import over_states
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.forward import FAR, budgets_after
 from tailrank.planning.exact.limits import unlimited
 from tailrank.planning.exact.means import mean_rewards, origins_left
 from tailrank.planning.exact.storage import Storage, Tables
@@ -191,15 +192,9 @@ def layout(
 
 def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
     """The largest budget that can be left at each step, [S] each, from a starting budget of `most`."""
-    from tailrank.planning.exact import _forward_kernels as _kernels
-
-    caps = [np.where(mdp.start > 0, most, -(2**60))]
+    caps = [np.where(mdp.start > 0, most, -FAR)]
     for h in range(steps - 1):
-        ptr, next_state, prob, _ = mdp.rows(h)
-        units = step_units(h)
-        after, unused = np.full_like(caps[0], -(2**60)), np.full_like(caps[0], 2**60)
-        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, caps[-1], caps[-1], unused, after)
-        caps.append(after)
+        caps.append(budgets_after(mdp, h, step_units(h), caps[-1], caps[-1])[1])
     return caps
 
 

@@ -6,10 +6,9 @@ import numpy as np
 
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.planning.exact.forward import FAR, budgets_after
 from tailrank.planning.exact.induction import Layout, tables_of, units_of_steps
 from tailrank.planning.exact.storage import Storage
-
-_FAR = 2**60
 
 
 def whole_layout(mdp: FiniteMDP, grid: BudgetGrid, first: int, last: int) -> Layout:
@@ -17,16 +16,11 @@ def whole_layout(mdp: FiniteMDP, grid: BudgetGrid, first: int, last: int) -> Lay
 
     Nothing is read beyond their ends, so they serve any terminal value.
     """
-    from tailrank.planning.exact import _forward_kernels as _kernels
-
     step_units, states = units_of_steps(mdp, grid), mdp.start > 0
-    low, high = np.where(states, first, _FAR), np.where(states, last, -_FAR)
+    low, high = np.where(states, first, FAR), np.where(states, last, -FAR)
     tables, products = [tables_of(np.where(states, low, 0), high, states)], 0.0
     for h in range(mdp.horizon):
-        ptr, next_state, prob, _ = mdp.rows(h)
         products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
-        after = np.full_like(low, _FAR), np.full_like(high, -_FAR)
-        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, step_units(h), low, high, *after)
-        low, high = after
+        low, high = budgets_after(mdp, h, step_units(h), low, high)
         tables.append(tables_of(np.where(low <= high, low, 0), high, low <= high))
     return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))

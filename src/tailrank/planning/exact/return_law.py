@@ -24,6 +24,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.evaluation import Evaluation as Evaluation
 from tailrank.planning.exact.evaluation import mixed
+from tailrank.planning.exact.forward import FAR, budgets_after, reach
 from tailrank.planning.exact.limits import unlimited
 from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import check_fits
@@ -159,7 +160,7 @@ def _lattice(
     exact = grid.rounding == "exact"
     budget = policy.budget if isinstance(policy, BudgetPolicy) else 0
     states = mdp.start > 0
-    low, high = np.where(states, budget, _FAR), np.where(states, budget, -_FAR)
+    low, high = np.where(states, budget, FAR), np.where(states, budget, -FAR)
     spread = np.concatenate([[0], np.cumsum(states)])
     nothing = np.zeros(0)
     law = [mdp.start[states], *(nothing if exact else np.zeros(int(spread[-1])) for _ in range(2))]
@@ -170,15 +171,14 @@ def _lattice(
         ptr, next_state, prob, _ = mdp.rows(h)
         units = step_units(h)
         error = nothing if exact else _units_and_error(mdp, grid, h)[1]
-        low_next, high_next = np.full_like(low, _FAR), np.full_like(high, -_FAR)
-        _kernels.push_range(mdp.n_actions, ptr, next_state, prob, units, low, high, low_next, high_next)
+        low_next, high_next = budgets_after(mdp, h, units, low, high)
         spread_next = np.concatenate([[0], np.cumsum(np.maximum(high_next - low_next + 1, 0))])
         size = int(spread_next[-1])
         if size > LATTICE_LIMIT:
             return None
         after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
-        rows, tables = (mdp.n_actions, ptr, next_state, prob, units, error), _step_tables(policy, h)
-        arguments = (*rows, *tables, low, spread, *law, low_next, spread_next, *after)
+        rows = (mdp.n_actions, ptr, next_state, prob, units, error, reach(mdp, h))
+        arguments = (*rows, *_step_tables(policy, h), low, spread, *law, low_next, spread_next, *after)
         over_states(_kernels.push_forward, arguments, np.diff(spread_next), finely=False)
         low, high, spread, law = low_next, high_next, spread_next, after
     if law[0].sum() < 1.0 - 1e-9:
@@ -211,9 +211,6 @@ def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tu
         _kernels.collect(low, spread, column, most, total)
     met = np.flatnonzero(sums[0] > 0)
     return most - met, list(sums[:, met])
-
-
-_FAR = 2**60
 
 
 def _units_and_error(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,43 @@
+"""Which budgets can be left after a step, and which states lead where: what every push forward needs first."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from tailrank._system.parallel import over_states
+from tailrank.models.mdp import FiniteMDP
+
+FAR = 2**60
+"""Beyond every budget."""
+
+
+@lru_cache(maxsize=8)
+def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
+    from tailrank.planning.exact._forward_kernels import GROUP
+
+    ptr, next_state, _, _ = mdp.rows(block)
+    begins = np.minimum(ptr[: -1 : GROUP * mdp.n_actions], next_state.size - 1)
+    return np.stack([extreme.reduceat(next_state, begins) for extreme in (np.minimum, np.maximum)])
+
+
+def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
+    """The first and the last state that each group of states leads to at step h, [2, groups]."""
+    return _reach(mdp, h if mdp.n_blocks > 1 else 0)
+
+
+def budgets_after(
+    mdp: FiniteMDP, h: int, units: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the most budget that can be left after step h, [S] each, from those before it, whatever is done.
+
+    Where a state cannot be met, the least is above the most.
+    """
+    from tailrank.planning.exact import _forward_kernels as _kernels
+
+    ptr, next_state, prob, _ = mdp.rows(h)
+    after = np.full(low.size, FAR), np.full(high.size, -FAR)
+    arguments = (mdp.n_actions, ptr, next_state, prob, units, reach(mdp, h), low, high, *after)
+    over_states(_kernels.push_range, arguments, mdp.rows_of_states(h), finely=False)
+    return after
