@@ -20,19 +20,33 @@ def find_rows(total, begin, end, target, found):
 
 
 @frugal
-def order_rows(ptr, next_state, reward, longest, order):
-    """order [n] = 0..n-1 with the rows of every pair by next state and reward; False, and nothing of use, where a pair
-    whose rows are not in order has more than `longest` of them."""
+def merge_rows(ptr, next_state, prob, reward, longest, counts, merged_state, merged_prob, merged_reward, rest):
+    """How many rows there are if those of every pair are put in the order of next state and reward, equal ones added
+    up and impossible ones left out; they are put into merged_* [n], how many each pair has into counts.
+
+    -1, and nothing of use, where a row would have to move further than `longest`. rest [n]: scratch for the sums of all
+    but the first of equal rows, which then has NumPy's bits.
+    """
+    m = 0
     for pair in range(ptr.size - 1):
-        begin = ptr[pair]
-        for k in range(begin, ptr[pair + 1]):
-            t, r, j = next_state[k], reward[k], k
-            while j > begin and (
-                next_state[order[j - 1]] > t or (next_state[order[j - 1]] == t and reward[order[j - 1]] > r)
-            ):
-                order[j] = order[j - 1]
+        begin = m
+        for k in range(ptr[pair], ptr[pair + 1]):
+            t, p, r, j = next_state[k], prob[k], reward[k], m
+            if not p > 0.0:
+                continue
+            while j > begin and (merged_state[j - 1] > t or (merged_state[j - 1] == t and merged_reward[j - 1] > r)):
                 j -= 1
-            if k - j > longest:
-                return False
-            order[j] = k
-    return True
+            if j > begin and merged_state[j - 1] == t and merged_reward[j - 1] == r:
+                rest[j - 1] += p
+                continue
+            if m - j > longest:
+                return -1
+            for i in range(m, j, -1):
+                merged_state[i], merged_prob[i] = merged_state[i - 1], merged_prob[i - 1]
+                merged_reward[i], rest[i] = merged_reward[i - 1], rest[i - 1]
+            merged_state[j], merged_prob[j], merged_reward[j], rest[j] = t, p, r, 0.0
+            m += 1
+        counts[pair] = m - begin
+        for i in range(begin, m):
+            merged_prob[i] += rest[i]
+    return m

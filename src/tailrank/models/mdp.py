@@ -228,22 +228,23 @@ class FiniteMDP:
             "reward": self.reward,
         }
 
-    def _row_order(self) -> np.ndarray:
-        """The rows [n] by pair, next state and reward, equal ones as they stand."""
-        order = np.empty(self.prob.size, np.int64)
-        many = order.size > MANY_ROWS  # otherwise sorting takes less time than compiling
-        if many and _kernels.order_rows(self.ptr, self.next_state, self.reward, LONG_PAIR, order):
-            return order
-        return np.lexsort((self.reward, self.next_state, owners(self.ptr)))
-
     def merged(self) -> FiniteMDP:
         """The same MDP with rows of equal (h, s, a, s', r) added up and impossible rows left out."""
+        if self.prob.size > MANY_ROWS:  # otherwise sorting takes less time than compiling
+            counts, rows = np.empty(self.ptr.size - 1, np.int64), (self.next_state, self.prob, self.reward)
+            found = tuple(np.empty_like(column) for column in rows)
+            n = _kernels.merge_rows(self.ptr, *rows, LONG_PAIR, counts, *found, np.empty_like(self.prob))
+            if n == self.prob.size:
+                return self
+            if n >= 0:
+                state, prob, reward = (column[:n] for column in found)
+                return replace(self, ptr=offsets(counts), next_state=state, prob=prob, reward=reward)
         pair = owners(self.ptr)
-        if pair.size <= MANY_ROWS and (self.prob > 0).all():  # one sort tells whether any two rows could be equal
+        if (self.prob > 0).all():  # one sort tells whether any two rows could be equal
             places = np.sort(pair * self.n_states + self.next_state)
             if (places[1:] != places[:-1]).all():
                 return self
-        order = self._row_order()
+        order = np.lexsort((self.reward, self.next_state, pair))
         order = order[self.prob[order] > 0]
         key = pair[order], self.next_state[order], self.reward[order]
         first = np.ones(order.size, dtype=bool)
