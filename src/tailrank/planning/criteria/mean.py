@@ -61,20 +61,21 @@ def backup(  # type: ignore[no-untyped-def]
     q, size, short = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
     for s in range(begin_state, end_state):
         top = -np.inf
-        for k in range(ptr[s * n_actions], ptr[(s + 1) * n_actions]):
+        for k in range(np.uintp(ptr[s * n_actions]), np.uintp(ptr[(s + 1) * n_actions])):
             if prob[k] > 0.0:
-                top = max(top, reward[k] + most_next[next_state[k]])
+                top = max(top, reward[k] + most_next[np.uintp(next_state[k])])
         most[s], values[s], lack[s] = top, -np.inf, np.inf
         for a in range(n_actions):
             begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
-            q[a], size[a], short[a] = 0.0, 0.0, 0.0
-            for k in range(begin, end):
-                p, t = prob[k], next_state[k]
+            mean, sizes, lacks = 0.0, 0.0, 0.0
+            for k in range(np.uintp(begin), np.uintp(end)):
+                p, t = prob[k], np.uintp(next_state[k])
                 if p > 0.0:
                     gain = p * (reward[k] + values_next[t])
-                    q[a] += gain
-                    size[a] += abs(gain)
-                    short[a] += p * max(top - (reward[k] + most_next[t]) + lack_next[t], 0.0)
+                    mean += gain
+                    sizes += abs(gain)
+                    lacks += p * max(top - (reward[k] + most_next[t]) + lack_next[t], 0.0)
+            q[a], size[a], short[a] = mean, sizes, lacks
             if begin < end:
                 values[s], lack[s] = max(values[s], q[a]), min(lack[s], short[a])
         found = -1
