@@ -252,19 +252,17 @@ def return_range(begin_state, end_state, n_actions, ptr, next_state, reward, low
     The least over all actions, or (cautious) the best of the actions' worst outcomes.
     """
     for s in range(begin_state, end_state):
-        fresh = True
+        fresh, least, most = True, 0.0, 0.0
         for a in range(n_actions):
-            begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
+            begin, end = np.uintp(ptr[s * n_actions + a]), np.uintp(ptr[s * n_actions + a + 1])
             if begin == end:
                 continue
-            worst = reward[begin] + low_next[next_state[begin]]
-            best = reward[begin] + high_next[next_state[begin]]
-            for k in range(begin + 1, end):
-                worst = min(worst, reward[k] + low_next[next_state[k]])
-                best = max(best, reward[k] + high_next[next_state[k]])
-            if fresh:
-                low[s], high[s] = worst, best
-                fresh = False
-            else:
-                low[s] = max(low[s], worst) if cautious else min(low[s], worst)
-                high[s] = max(high[s], best)
+            worst, best = np.inf, -np.inf
+            for k in range(begin, end):
+                t = np.uintp(next_state[k])
+                worst, best = min(worst, reward[k] + low_next[t]), max(best, reward[k] + high_next[t])
+            least = worst if fresh or (worst > least) == cautious else least
+            most = best if fresh else max(most, best)
+            fresh = False
+        if not fresh:
+            low[s], high[s] = least, most

@@ -182,7 +182,7 @@ def layout(
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(tables_of(low, top, met[h]))
         spans.append(span)
-        products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
+        products += float(mdp.rows_of_states(h).astype(np.float64) @ np.diff(tables[-1].offset).astype(np.float64))
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
     most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
     padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.models.mdp import FiniteMDP
+from tailrank.models.ragged import owners
 
 WHOLE = 2**23
 """Entries of a step up to which its states are one chunk."""
@@ -101,10 +102,9 @@ class Storage:
 def _released(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> tuple[tuple[int, ...], ...]:
     chunks = cuts.size - 1
     ptr, next_state, _, _ = mdp.rows(block)
-    last = np.zeros(chunks, np.int64)
+    chunk_of, last = owners(cuts), np.zeros(chunks, np.int64)
     for i, (begin, end) in enumerate(zip(ptr[cuts[:-1] * mdp.n_actions], ptr[cuts[1:] * mdp.n_actions], strict=True)):
-        read = np.bincount(np.searchsorted(cuts, next_state[begin:end], side="right") - 1, minlength=chunks) > 0
-        last[read] = i
+        last[chunk_of[next_state[begin:end]]] = i
     return tuple(tuple(np.flatnonzero(last == i).tolist()) for i in range(chunks))
 
 
