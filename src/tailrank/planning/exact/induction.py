@@ -34,6 +34,9 @@ CACHED = 2**19
 LARGEST_PAD = 64
 """Entries that a table is padded with at most, on either side."""
 
+UNEVEN = 2
+"""By how many budgets the ends of the tables of next states differ often: pads are so much wider than the rewards."""
+
 TIE = 1e-13
 """Values that differ by less, relative to their size, are tied. Without bonus they are sums of non-negative terms, so
 a few units in the last place is all that rounding changes, also of the smallest; tau makes these matter."""
@@ -185,7 +188,10 @@ def layout(
         products += float(mdp.rows_of_states(h).astype(np.float64) @ np.diff(tables[-1].offset).astype(np.float64))
     # Pads never take more than a quarter of the memory: what they cost counts where tables are widest.
     most_pad = min(LARGEST_PAD, max(t.size for t in tables) // (8 * max(1, mdp.n_states)))
-    padded = [replace(t, pad=min(span, most_pad)) for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)]
+    padded = [
+        replace(t, pad=min(span + UNEVEN, most_pad) if span else 0)
+        for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)
+    ]
     tables = [*reversed(padded), tables[0]]
     return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))
 
