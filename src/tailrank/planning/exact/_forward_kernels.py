@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrank._system.jit import frugal, nested
+from tailrank._system.jit import frugal
 
 GROUP = 256
 """States that are passed over together where none leads to those that are pushed into."""
@@ -30,20 +30,6 @@ def push_range(begin, end, n_actions, ptr, next_state, prob, units, reach, low, 
                         to = np.uintp(t)
                         low_next[to] = min(low_next[to], low[s] - units[k])
                         high_next[to] = max(high_next[to], high[s] - units[k])
-
-
-@nested
-def _same_action(i, until, shift, begin, last, actions):
-    """The first entry after i whose action differs from that of entry i, at most `until`.
-
-    Entry i of the law has action actions[begin + i + shift]; beyond the ends, 0 and `last`, the last one holds.
-    """
-    a = actions[np.uintp(begin + min(max(i + shift, 0), last))]
-    j = max(i + 1, min(1 - shift, until))
-    inside = min(last + 1 - shift, until)
-    while j < inside and actions[np.uintp(begin + j + shift)] == a:
-        j += 1
-    return j if j < inside else until
 
 
 @frugal
@@ -100,8 +86,13 @@ def push_forward(
                 if last < 0:
                     same = until
                 elif i >= same:
-                    same = _same_action(i, until, shift, offset[s], last, actions)
-                    pair = s * n_actions + actions[np.uintp(offset[s] + min(max(i + shift, 0), last))]
+                    # Beyond the ends of its table, 0 and `last`, the last action holds.
+                    a = actions[np.uintp(offset[s] + min(max(i + shift, 0), last))]
+                    same, inside = max(i + 1, min(1 - shift, until)), min(last + 1 - shift, until)
+                    while same < inside and actions[np.uintp(offset[s] + same + shift)] == a:
+                        same += 1
+                    same = same if same < inside else until
+                    pair = s * n_actions + a
                 j = i + 1
                 while j < same and mass[np.uintp(j)] != 0.0:
                     j += 1

@@ -82,7 +82,7 @@ def backup(
     x, best, chosen, label = np.empty(n_actions * BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed, sure = np.empty(n_actions, np.int64), np.empty(n_actions, np.int64)
-    row, paid, name = np.arange(n_actions) * BLOCK, np.empty(n_actions), np.empty(n_actions)
+    row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
     store, track, know = actions.size > 0, means.size > 0, certain_next.size > 0
     mean, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     mean_below, chosen_below = np.empty(BLOCK), np.empty(BLOCK)
@@ -122,7 +122,7 @@ def backup(
             many = (n + 7) // 8 * 8  # whole vectors: what is read and found beyond n is not used
             for r in range(m if n > 0 else 0):
                 pair, own = s * n_actions + int(name[r]), r * LISTED
-                paid[r] = bonus[pair]
+                row[r], paid[r] = r * BLOCK, bonus[pair]
                 if listed[r] > 0:
                     sum_rows(x, row[r], many, at, weight, own, own + listed[r], origin + zeros, values, 0.0, False)
                 else:
@@ -242,7 +242,7 @@ def mix_tables(share, first, offset, places, values, lowest, total, slope):
     for s in range(first.size):
         if share[s] > 0.0:
             begin, size, shift = places[s, 2] + first[s], offset[s + 1] - offset[s], lowest - first[s]
-            add_far(total, 0, total.size, share[s], values, begin, size, shift, slope)
+            add_far(total, np.int64(0), total.size, share[s], values, begin, size, shift, slope)
 
 
 @frugal
