@@ -199,7 +199,7 @@ def test_it_learns_from_its_own_episodes_only(monkeypatch):
         FittedGradient, "practised", lambda fit, played, rng: told.append(played.n) or practised(fit, played, rng)
     )
     after, _ = one.step(state, env, streams)
-    assert sum(told) == len(np.array_split(np.arange(after.played.n - 100), 4)[3])
+    assert sum(told) == pytest.approx((after.played.n - 100) / 2, abs=1)
     told.clear()
     again = one.gradient.fit(FitData(after.played, 2, 0.3), np.random.default_rng(0), state.fitted[3])
     assert told == []

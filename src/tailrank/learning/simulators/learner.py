@@ -155,7 +155,7 @@ class CandidatesLearner(SimulatorLearner):
         k, played, fitted = state.k + 1, state.played, list(state.fitted)
         returns: list[np.ndarray] = []
         seeds = streams.train_seeds(k, self._batch(state, env))
-        for i, part in enumerate(np.array_split(seeds, max(len(fitted), 1))):
+        for i, part in enumerate(shared_seeds(seeds, fitted)):
             rng = streams.planner(k, i)
             policy = (fitted[i].explorer(rng) if fitted else uniform_on(env, rng)) if part.size else None
             for some in self._portions(part, fitted[i] if fitted else None, env):
@@ -413,6 +413,18 @@ class CandidatesLearner(SimulatorLearner):
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
         return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"], going)
+
+
+def shared_seeds(seeds: np.ndarray, fitted: Sequence[FittedCandidate]) -> list[np.ndarray]:
+    """The seeds [n] that each candidate explores, all of them before the first fit.
+
+    Candidates that learn from whatever was played get the same share. One that learns from its own episodes alone gets
+    as much as the others together.
+    """
+    others = sum(practising(fit) is None for fit in fitted)
+    weights = np.array([1.0 if practising(fit) is None else max(others, 1) for fit in fitted] or [1.0])
+    cuts = np.rint(np.cumsum(weights)[:-1] / weights.sum() * seeds.size).astype(np.int64)
+    return np.split(seeds, cuts)
 
 
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
