@@ -172,7 +172,8 @@ def test_numpy_says_what_jax_says_in_any_company(trained, played):
     raw = np.asarray(jax.jit(lambda *x: embedded(jnp, trained.weights, x))(*images))
     np.testing.assert_allclose(z, (raw - trained.weights["centre"]) / trained.weights["spread"], atol=2e-4)
     for some in (slice(7, 8), slice(3, 29), [38, 2]):
-        np.testing.assert_array_equal(trained.encoder.seen(rows[some]), z[some])
+        # Not bit by bit: on some processors a row of a product depends on its place among the others.
+        np.testing.assert_allclose(trained.encoder.seen(rows[some]), z[some], rtol=0, atol=1e-6)
 
 
 def wrong(training, played):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -24,7 +24,7 @@ import numpy as np
 from tailrank import checks
 from tailrank._system.arrays import arrays_below
 from tailrank._system.lazy import has_jax
-from tailrank._system.settings import fixed, setting, share
+from tailrank._system.settings import setting
 from tailrank._system.telling import doing
 from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
@@ -33,12 +33,14 @@ from tailrank.episodes.streams import Streams
 from tailrank.learning.images.seeing import SeeingCandidate, images_of, on_seen, restored_training, seen_by, trained_for
 from tailrank.learning.images.training import NUMBERS, EncoderTraining
 from tailrank.learning.promise import FEWEST, broken_in
-from tailrank.learning.protocol import ReturnedPolicy, SimulatorLearner
+from tailrank.learning.protocol import ReturnedPolicy
 from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, practising
+from tailrank.learning.simulators.pacing import GOING, PacedLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
+from tailrank.learning.simulators.sharing import on_same_seeds, portions, shared_seeds
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
@@ -48,13 +50,6 @@ from tailrank.risk.law import cvar
 
 EARLIER, ROUND = 3, 4
 """Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
-TAIL, LEAST = 400, 2000
-"""Episodes of the choice: so many in the tail, or this many in all, at most."""
-MOST_KEPT = 20_000_000
-"""Numbers of features in a rollout; more episodes are played one part after the other."""
-GOING, HALF_WAY, TRIED, LEAST_TRIED = 2, 0.5, 0.04, 5
-"""Candidates that go on after the trial; when it is; its episodes of each candidate as a share of all that are for
-learning, and how many these must be."""
 ASKED = 10_000
 """Steps of the first episodes that say what of the past counts: candidates begin afresh when that changes."""
 DELTA = 0.1
@@ -62,22 +57,14 @@ DELTA = 0.1
 
 
 @dataclass(frozen=True)
-class CandidatesLearner(SimulatorLearner):
+class CandidatesLearner(PacedLearner):
     """The base of learners with candidates; a subclass says which (`candidates`).
 
-    total_steps: steps in all, in place of episodes (what is left is counted in episodes as long as the last ones).
     Without total or total_steps there is no choice, and the first output is the policy.
     """
 
     foresees: ClassVar[bool] = True
     refines: ClassVar[bool] = True
-    pilot: int | None = setting(
-        None, kind=int, least=2, metavar="N", help="Random episodes at first (an eighth of all, at least 8)."
-    )
-    growth: float = setting(
-        0.3, kind=float, check=checks.positive, metavar="P", help="Episodes before the next fit, of those played."
-    )
-    choice: float = share(0.2, interval="[0, 1)", help="Share of all episodes for the choice among outputs.")
     recall: str = setting(
         "auto",
         words=("auto", "none"),
@@ -90,7 +77,6 @@ class CandidatesLearner(SimulatorLearner):
         metavar="auto|none",
         help="Whether images are seen through an encoder (extra `neural`), or as their pixels.",
     )
-    total_steps: int | None = fixed(None)
 
     @abstractmethod
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
@@ -133,13 +119,6 @@ class CandidatesLearner(SimulatorLearner):
         numbered = bool(getattr(getattr(env, "encoder", None), "is_table", False))
         return FitData(played, env.n_actions, self.tau, numbered, self._done(played, env.horizon))
 
-    def _done(self, played: PlayedEpisodes, horizon: int) -> float:
-        """The share of the learning that these episodes are; half where nobody said how many there will be."""
-        share, parts = self._learning_share(horizon), []
-        parts += [] if self.total is None else [played.n / (share * self.total)]
-        parts += [] if self.total_steps is None else [played.steps / (share * self.total_steps)]
-        return min(max(parts, default=HALF_WAY), 1.0)
-
     def init(self, env: Simulator, streams: Streams) -> CandidatesState:
         """Nothing played; where images are shown, JAX must be there."""
         if self.layout(env) is not None and not has_jax():
@@ -158,7 +137,7 @@ class CandidatesLearner(SimulatorLearner):
         for i, part in enumerate(shared_seeds(seeds, fitted)):
             rng = streams.planner(k, i)
             policy = (fitted[i].explorer(rng) if fitted else uniform_on(env, rng)) if part.size else None
-            for some in self._portions(part, fitted[i] if fitted else None, env):
+            for some in portions(part, fitted[i] if fitted else None, env):
                 batch = play_simulator(cast(Policy, policy), env, some, keep_features=True)
                 played, returns = self._with(played, batch, env), [*returns, batch.returns]
                 learning = practising(fitted[i]) if fitted else None
@@ -204,28 +183,6 @@ class CandidatesLearner(SimulatorLearner):
     def _with(self, played: PlayedEpisodes, batch: Observed, env: Simulator) -> PlayedEpisodes:
         return played.with_played(batch, self.layout(env))
 
-    def _portions(self, seeds: np.ndarray, fit: FittedCandidate | None, env: Simulator) -> Iterator[np.ndarray]:
-        """Parts of the seeds that are played one after the other: what fits into memory, or what a fit that learns as
-        it plays wants to be told of at once."""
-        most, at = max(MOST_KEPT // ((env.horizon + 1) * env.n_features), 1), 0
-        learning = None if fit is None else practising(fit)
-        most = most if learning is None else min(most, learning.portion)
-        while at < seeds.size:
-            # A rest of less than half a portion belongs to the last one.
-            size = seeds.size - at if seeds.size - at < 1.5 * most else most
-            yield seeds[at : at + size]
-            at += size
-
-    def _tried(self, state: CandidatesState, env: Simulator) -> bool:
-        """Whether it is time for the trial: there are many candidates, and half of the learning is over."""
-        if len(state.fitted) <= GOING or (self.total is None and self.total_steps is None):
-            return False
-        return self._done(state.played, env.horizon) >= HALF_WAY and self._trial(state, env) >= LEAST_TRIED
-
-    def _trial(self, state: CandidatesState, env: Simulator) -> int:
-        """Episodes of each candidate in the trial."""
-        return int(TRIED * state.played.n / max(self._done(state.played, env.horizon), 1e-9))
-
     def _try_out(
         self, state: CandidatesState, env: Simulator, streams: Streams
     ) -> tuple[CandidatesState, CandidatesInfo]:
@@ -243,33 +200,6 @@ class CandidatesLearner(SimulatorLearner):
         state, info = self._fitted(state, played, before, batches[int(np.argmax(scores))].returns, env, streams)
         scored = ", ".join(f"{name} {score:.4g}" for name, score in zip(names, scores, strict=True))
         return state, replace(info, about=f"trial of {seeds.size} episodes each ({scored}); {info.about}")
-
-    def _batch(self, state: CandidatesState, env: Simulator) -> int:
-        """Episodes of the next batch; a rest that is too small for one of its own is added to it."""
-        n = max(int(self.growth * state.played.n), 2 * len(state.fitted))
-        left = self._left(state, env.horizon, self._learning_share(env.horizon))
-        if state.played.n == 0:
-            n = self.pilot or (20 if math.isinf(left) else max(int(left / 8), 8))
-        return max(int(left), 1) if left < 1.5 * n else n
-
-    def _learning_share(self, horizon: int) -> float:
-        """The share of all episodes that is for learning; many more than `TAIL` in the tail choose no better."""
-        total = math.inf if self.total is None else self.total
-        total = total if self.total_steps is None else min(total, self.total_steps / horizon)
-        return 1.0 - min(self.choice, max(TAIL / self.tau, LEAST) / total)
-
-    def _left(self, state: CandidatesState, horizon: int, share: float) -> float:
-        """Episodes that are left of this share of all; infinite where nobody said how many there are."""
-        left = math.inf if self.total is None else self.total * share - state.episodes
-        if self.total_steps is None:
-            return left
-        steps = self.total_steps * share - state.steps
-        recent = state.played.lengths[-max(state.played.n // 4, 1) :]
-        return min(left, steps / (float(recent.mean()) if recent.size else horizon))
-
-    def over(self, state: CandidatesState, horizon: int) -> bool:
-        """Whether everything has been played, and the choice made."""
-        return state.chosen or self._left(state, horizon, 1.0) <= 0
 
     def _compare(
         self, state: CandidatesState, env: Simulator, streams: Streams
@@ -413,25 +343,3 @@ class CandidatesLearner(SimulatorLearner):
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
         return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"], going)
-
-
-def shared_seeds(seeds: np.ndarray, fitted: Sequence[FittedCandidate]) -> list[np.ndarray]:
-    """The seeds [n] that each candidate explores, all of them before the first fit.
-
-    Candidates that learn from whatever was played get the same share. One that learns from its own episodes alone gets
-    as much as the others together.
-    """
-    others = sum(practising(fit) is None for fit in fitted)
-    weights = np.array([1.0 if practising(fit) is None else max(others, 1) for fit in fitted] or [1.0])
-    cuts = np.rint(np.cumsum(weights)[:-1] / weights.sum() * seeds.size).astype(np.int64)
-    return np.split(seeds, cuts)
-
-
-def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
-    """Returns [batches, at most n] on the first n seeds, without those on which an episode of some batch went wrong."""
-    if all(batch.seeds.size >= n for batch in batches):
-        return np.stack([batch.returns[:n] for batch in batches])
-    shared = batches[0].seeds
-    for batch in batches:
-        shared = shared[np.isin(shared, batch.seeds)]
-    return np.stack([batch.returns[np.isin(batch.seeds, shared)] for batch in batches])
