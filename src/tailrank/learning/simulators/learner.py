@@ -2,7 +2,8 @@
 
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. Where there are more than two candidates, they are tried
-half way: what each would hand out plays the same seeds, the best two go on, and the others are given up.
+after a third of the learning: what each would hand out plays the same seeds, the best two go on, and the others are
+given up.
 
 The last `choice` of all episodes is for the choice alone: what the candidates would hand out is played on the same
 fresh seeds, the better half stays, and in the last round the best of the finalists is returned, by what they earned in

@@ -1,4 +1,4 @@
-"""How the episodes of a learner with candidates are spent: a pilot, batches that grow, a trial half way, a choice."""
+"""How the episodes of a learner with candidates are spent: a pilot, batches that grow, a trial, a choice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tailrank.learning.simulators.state import CandidatesState
 
 TAIL, LEAST = 400, 2000
 """Episodes of the choice: so many in the tail, or this many in all, at most."""
-GOING, HALF_WAY, TRIED, LEAST_TRIED = 2, 0.5, 0.04, 5
-"""Candidates that go on after the trial; when it is; its episodes of each candidate as a share of all that are for
+GOING, WHEN, TRIED, LEAST_TRIED = 2, 1 / 3, 0.04, 5
+"""Candidates that go on after the trial; how much of the learning is over then; its episodes of each candidate as a share of all that are for
 learning, and how many these must be."""
 
 
@@ -57,17 +57,17 @@ class PacedLearner(SimulatorLearner):
         return min(left, steps / (float(recent.mean()) if recent.size else horizon))
 
     def _done(self, played: PlayedEpisodes, horizon: int) -> float:
-        """The share of the learning that these episodes are; half where nobody said how many there will be."""
+        """The share of the learning that these episodes are; a third where nobody said how many there will be."""
         share, parts = self._learning_share(horizon), []
         parts += [] if self.total is None else [played.n / (share * self.total)]
         parts += [] if self.total_steps is None else [played.steps / (share * self.total_steps)]
-        return min(max(parts, default=HALF_WAY), 1.0)
+        return min(max(parts, default=WHEN), 1.0)
 
     def _tried(self, state: CandidatesState, env: Simulator) -> bool:
-        """Whether it is time for the trial: there are many candidates, and half of the learning is over."""
+        """Whether it is time for the trial: there are many candidates, and a third of the learning is over."""
         if len(state.fitted) <= GOING or (self.total is None and self.total_steps is None):
             return False
-        return self._done(state.played, env.horizon) >= HALF_WAY and self._trial(state, env) >= LEAST_TRIED
+        return self._done(state.played, env.horizon) >= WHEN and self._trial(state, env) >= LEAST_TRIED
 
     def _trial(self, state: CandidatesState, env: Simulator) -> int:
         """Episodes of each candidate in the trial."""
