@@ -15,8 +15,8 @@ from tailrank.learning.simulators.state import CandidatesState
 TAIL, LEAST = 400, 2000
 """Episodes of the choice: so many in the tail, or this many in all, at most."""
 GOING, WHEN, TRIED, LEAST_TRIED = 2, 1 / 3, 0.04, 5
-"""Candidates that go on after the trial; how much of the learning is over then; its episodes of each candidate as a share of all that are for
-learning, and how many these must be."""
+"""Candidates that go on after the trial; how much of the learning is over then; episodes of each candidate as a share
+of all that are for learning, and how many these must be."""
 
 
 @dataclass(frozen=True)
