@@ -17,6 +17,7 @@ METHODS = (
     "kernel",
     "search",
     "shortfall-dqn",
+    "budget-ppo",
     "auto",
 )
 TORCH = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")

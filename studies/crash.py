@@ -58,7 +58,6 @@ LONGER = {
 """Cases that get signals, with enough iterations for many of them."""
 SIGNALS = {"SIGKILL": 10, "SIGTERM": 4, "SIGINT": 3, "SIGHUP": 3}
 FEWER_SIGNALS, SLOW = {"SIGKILL": 5, "SIGTERM": 2, "SIGINT": 2, "SIGHUP": 1}, ("lowrank", "shortfall-dqn")
-SIGNALLED = crashes.CASES | {"shortfall-dqn": crashes.NETWORK}
 SWEEPS, POINTS = 3, 2
 
 
@@ -119,7 +118,7 @@ def at_signals(place: Path, name: str) -> Tally:
     left = [which for which, count in signals.items() for _ in range(count)]
     moments.shuffle(left)
     config = place / "c.toml"
-    config.write_text(RunConfig.from_dict(SIGNALLED[name] | LONGER[name] | {"checkpoint_every": 5}).toml())
+    config.write_text(RunConfig.from_dict(crashes.CASES[name] | LONGER[name] | {"checkpoint_every": 5}).toml())
     run(RunConfig.read(config), place / "whole")
     expected = crashes.outcome(place / "whole")
     while left:

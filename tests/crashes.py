@@ -31,6 +31,7 @@ SMOOTH = {
     "evaluation_episodes": 20,
 }
 SMALL_SEARCH = {"policies": 8, "model_episodes": 10, "rounds": 2, "model_steps": 1000}
+SMALL_NETWORK = {"hidden": [8], "network_budgets": 8, "batch": 8, "effort": 5.0}
 FEW = {"iterations": 4, "checkpoint_every": 2}
 CASES = {
     "ela": LOCK | FEW,
@@ -41,10 +42,10 @@ CASES = {
     "policy-gradient": RICH | FEW | {"algorithm": "policy-gradient", "planner": {"batch": 20}},
     "kernel": RICH | FEW | {"algorithm": "kernel", "planner": {"representatives": 20}},
     "search": SMOOTH | FEW | {"algorithm": "search", "planner": SMALL_SEARCH},
+    "shortfall-dqn": SMOOTH | FEW | {"algorithm": "shortfall-dqn", "planner": SMALL_NETWORK},
+    "budget-ppo": SMOOTH | FEW | {"algorithm": "budget-ppo", "planner": {"gradient_hidden": [8], "gradient_steps": 20}},
     "lowrank": SMOOTH | FEW | {"model": "lowrank", "rank": 2, "batch": 6, "output_episodes": 10},
 }
-NETWORK = SMOOTH | FEW | {"algorithm": "shortfall-dqn", "planner": {"hidden": [8], "network_budgets": 8, "batch": 8}}
-"""Its threads do not survive the fork by which faults are brought in: it is stopped by signals only."""
 SWEEP = """
 seeds = 2
 iterations = 2

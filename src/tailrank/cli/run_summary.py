@@ -10,6 +10,13 @@ from tailrank.cli.errors import flags
 from tailrank.cli.terminal import console, line
 from tailrank.runs import folder as files
 
+WORDS = {
+    "search": "the policy found by searching in a model",
+    "shortfall network": "the policy of the shortfall network",
+    "gradient": "the policy found by gradients",
+}
+"""Outputs of simulators by the beginning of their names."""
+
 
 def summary(result: Mapping[str, Any], notes: list[str]) -> None:
     """Print the result of a run."""
@@ -50,8 +57,9 @@ def returned(text: str) -> str:
         share, then = float(kernel[1]), kernel[2] or ""
         some = f", without actions tried less than {share:g} of the most tried" if share else ""
         return f"the plan of the kernel model{then}{some}"
-    if text.startswith("search"):
-        return re.sub(r"^search", "the policy found by searching in a model", text)
+    for name, words in WORDS.items():
+        if text.startswith(name):
+            return words + text.removeprefix(name)
     if numbers is None:
         plain = re.sub(r"^iterate (\d+)", r"the plan of iteration \1", text)
         return re.sub(r"^greedy", "the plan of the last model", plain)
