@@ -8,14 +8,21 @@ hover     a craft in turbulent wind that must not leave its band
 lava      MiniGrid's DistShift1 with slips
 lander    LunarLander-v3 with wind
 shop      or-gym's lost-sales supply chain of three stages, orders of 0, 20 or 40 each
+driving   highway-env's two-way-v0 with a costly crash (see examples/driving.py)
+merge     highway-env's merge-v1, at 5 Hz
 sepsis    ICU-Sepsis, paid in quality-adjusted time (see examples/sepsis.py); the simulator's own 0 or 1 has no tail
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 
 
 class Trading(gymnasium.Env):
@@ -226,6 +233,21 @@ def windy_lander():
     return gymnasium.make("LunarLander-v3", enable_wind=True, wind_power=15.0)
 
 
+def two_way():
+    """Overtaking against oncoming traffic; needs highway_env."""
+    from driving import road
+
+    return road()
+
+
+def merging():
+    """A car that comes in from a ramp; needs highway_env."""
+    import highway_env  # noqa: F401
+
+    settings = {"simulation_frequency": 5, "policy_frequency": 1}
+    return gymnasium.make("merge-v1", disable_env_checker=True, config=settings)
+
+
 TASKS = {
     "trading": (Trading, 50),
     "pole": (Pole, 100),
@@ -235,10 +257,12 @@ TASKS = {
     "lava": (Lava, 60),
     "lander": (windy_lander, 400),
     "shop": (Shop, 30),
+    "driving": (two_way, 15),
+    "merge": (merging, 20),
     "sepsis": (Ward, 10),
 }
 """What makes the environment, and its horizon."""
-FOR_DEFAULTS = ("trading", "pole", "maze", "stock", "hover", "lava", "sepsis")
+FOR_DEFAULTS = ("trading", "pole", "maze", "stock", "hover", "lava", "driving", "sepsis")
 """Tasks that were looked at when defaults were chosen; the others only judge."""
 
 
@@ -258,18 +282,24 @@ class Rule:
         return memory
 
 
+def _follow(x):
+    from driving import follow
+
+    return np.array([follow(*map(int, row)) for row in x])
+
+
 RULES = {
     # Against the price where it is far from its mean, less where it moves much.
-    "Trading": lambda x: 2 - np.sign(x[:, 0]) * (np.abs(x[:, 0]) > 1.0 * x[:, 1]),
-    "Pole": lambda x: x[:, 2] + 0.5 * x[:, 3] + 0.05 * x[:, 0] + 0.1 * x[:, 1] > 0,
+    "trading": lambda x: 2 - np.sign(x[:, 0]) * (np.abs(x[:, 0]) > 1.0 * x[:, 1]),
+    "pole": lambda x: x[:, 2] + 0.5 * x[:, 3] + 0.05 * x[:, 0] + 0.1 * x[:, 1] > 0,
     # Up on the left, to the right above the wall, down on the right.
-    "Maze": lambda x: np.where((x[:, 0] < 5.3) & (x[:, 1] < 7.0), 2, np.where(x[:, 0] < 7.3, 0, 3)),
+    "maze": lambda x: np.where((x[:, 0] < 5.3) & (x[:, 1] < 7.0), 2, np.where(x[:, 0] < 7.3, 0, 3)),
     # Order up to two days of demand at its usual rate.
-    "Stock": lambda x: np.clip(np.round((18.0 - x[:, 1] - x[:, 2] - x[:, 3]) / 3.0), 0, 7),
+    "driving": _follow,
+    "stock": lambda x: np.clip(np.round((18.0 - x[:, 1] - x[:, 2] - x[:, 3]) / 3.0), 0, 7),
 }
 
 
 def rule_of_thumb(task):
-    """The rule for a class of environments, or for its name; None where there is none."""
-    found = RULES.get(task if isinstance(task, str) else getattr(task, "__name__", ""))
-    return None if found is None else Rule(found)
+    """The rule for a task; None where there is none."""
+    return Rule(RULES[task]) if task in RULES else None

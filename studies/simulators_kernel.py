@@ -9,10 +9,10 @@ can be stopped and taken up again. --table writes docs/simulators_kernel_results
 among outputs count as steps.
 
 Tasks: `trading`, `pole`, `maze` and `hover` were used, with seeds 0 to 5, to choose defaults, and `stock` with seed 0
-(the crossed plan; how outcomes are made); so were `lava` (seeds 5
-to 7, and 100 with 15,000 steps) and `sepsis` (episodes drawn from its table) for observations that can be numbered, and
-CartPole-v1, Taxi-v4, MountainCar-v0 and CliffWalking-v1 for the exploration. The others only judge, and seeds that are
-reported begin at 100. qr-dqn and ppo need the extra `deep`.
+(the crossed plan; how outcomes are made); so were `lava` (seeds 5 to 7, and 100 with 15,000 steps), `driving` (seed 31)
+and `sepsis` (episodes drawn from its table) for observations that can be numbered, and CartPole-v1, Taxi-v4,
+MountainCar-v0 and CliffWalking-v1 for the exploration. The others only judge, and seeds that are reported begin at 100.
+qr-dqn and ppo need the extra `deep`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(task: str, method: str, steps: int, seed: int, tau: float) -> dict[str, 
     make, horizon = TASKS[task]
     with open_simulator(make, horizon=horizon, width=WIDTH) as env:
         streams, begun = Streams(seed), time.process_time()
-        policy, about = trained(method, env, steps, tau, streams)
+        policy, about = trained(task, method, env, steps, tau, streams)
         seconds = time.process_time() - begun
         returns = play_simulator(policy, env, streams.evaluation_seeds(0, FEWER.get(task, FRESH))).returns
     found = cvar_interval(returns, tau, 0.95, rng=streams.evaluation(0, 1))
@@ -64,12 +64,12 @@ def run(task: str, method: str, steps: int, seed: int, tau: float) -> dict[str, 
     return row | about | {"commit": commit()}
 
 
-def trained(method, env, steps, tau, streams):
+def trained(task, method, env, steps, tau, streams):
     """The policy of a method after about so many steps, and what it says about itself."""
     if method == "uniform":
         return UniformPolicy(env.n_actions, env.horizon, streams.planner(0)), {}
     if method == "rule":
-        return rule_of_thumb(env.name), {}
+        return rule_of_thumb(task), {}
     if method in ("kernel", "search", "shortfall-dqn", "budget-ppo", "auto"):
         learner = replace(make_learner(method, "simulator", tau=tau), total_steps=steps)
         state = learner.init(env, streams)
@@ -91,8 +91,8 @@ def rows() -> list[dict]:
 def possible(task: str, method: str) -> bool:
     """Whether the rule, or the package that a method or task needs, is there; says so where it is not."""
     if method == "rule":
-        return rule_of_thumb(TASKS[task][0]) is not None
-    needs = {"sb3_contrib": method in TORCH, "jax": method == "shortfall-dqn"}
+        return rule_of_thumb(task) is not None
+    needs = {"sb3_contrib": method in TORCH, "highway_env": task in ("driving", "merge")}
     needs |= {"Box2D": task == "lander", "icu_sepsis": task == "sepsis", "minigrid": task == "lava"}
     needs |= {"or_gym_inventory": task == "shop"}
     missing = [name for name, needed in needs.items() if needed and find_spec(name) is None]
