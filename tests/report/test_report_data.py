@@ -200,7 +200,7 @@ def test_groups_are_named_by_what_differs(runs):
     first = Run.read(runs[0])
     other = replace(first, config=first.config | {"batch": 3}, rows=first.rows[:5])
     groups = _learning.curves([first, Run.read(runs[1]), other])["groups"]
-    assert [group["name"] for group in groups] == ["batch 1", "batch 3"]
+    assert [group["name"] for group in groups] == ["batch default", "batch 3"]
     assert groups[0]["common"] == 12
     long = replace(first, rows=[first.rows[0] | {"k": k} for k in range(1000)])
     drawn = unpacked(_learning.curves([long])["groups"][0]["runs"][0]["k"])

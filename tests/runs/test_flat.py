@@ -51,6 +51,11 @@ def test_what_0_1_wrote_for_all_learners_is_not_a_setting_of_each():
     assert shown == {"batch": "planner.batch", "projections": "planner.projections"}
 
 
+def test_readers_see_no_setting_that_the_learner_does_not_have():
+    shown = flat_of({"environment": {"name": "CartPole-v1"}, "learner": {"algorithm": "auto", "tau": 0.2}, "run": {}})
+    assert shown == {"environment": "CartPole-v1", "algorithm": "auto", "tau": 0.2}
+
+
 def test_readers_see_both_kinds_alike(tmp_path):
     run(RunConfig.read(OLD / "ela" / "config.toml"), tmp_path / "new")
     old, new = Run.read(OLD / "ela"), Run.read(tmp_path / "new")

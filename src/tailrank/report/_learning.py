@@ -38,7 +38,7 @@ def _names(firsts: list[Run]) -> list[str]:
     """What tells the groups apart: the settings in which they differ."""
     keys = sorted({k for run in firsts for k in run.config} - {"seed", "checkpoint_every"})
     differ = [k for k in keys if len({repr(run.config.get(k)) for run in firsts}) > 1]
-    return [", ".join(f"{k} {run.config.get(k, '-')}" for k in differ[:4]) for run in firsts]
+    return [", ".join(f"{k} {run.config.get(k, 'default')}" for k in differ[:4]) for run in firsts]
 
 
 def _group(members: list[Run], name: str) -> dict[str, Any]:

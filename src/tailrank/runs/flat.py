@@ -121,17 +121,16 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
 
 
 def flat_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as flat values for readers, however it was written: as 0.1 wrote it.
+    """A run as flat values for readers, however it was written, without what 0.1 wrote for learners that do not have it.
 
     Nothing is checked: what is in the file of a run is shown as it is.
     """
     if is_flat(values):
-        return dict(values)
+        return without_defaults(values)
     environment, learner, run = (dict(values.get(name) or {}) for name in ("environment", "learner", "run"))
     found: dict[str, Any] = {"environment": environment.pop("name", "")} | environment | run
     algorithm = str(learner.pop("algorithm", "ela"))
     found |= {"algorithm": algorithm, "tau": learner.pop("tau", 0.1)}
-    found |= {name: x for name in LEARNER if (x := DEFAULTS_0_1.get(name)) is not None}
     planner = {name: value for name, value in learner.items() if name not in LEARNER}
     found |= {name: value for name, value in learner.items() if name in LEARNER}
     return found | ({"planner": planner} if planner else {})

@@ -27,7 +27,7 @@ from tailrank.runs._restored import plan_in
 from tailrank.runs.beside import Beside
 from tailrank.runs.build import check_trusted, environment, recipe_of
 from tailrank.runs.config import RunConfig, read_toml
-from tailrank.runs.flat import flat_of, without_defaults
+from tailrank.runs.flat import flat_of
 from tailrank.runs.job import EVALUATION as EVALUATION
 from tailrank.runs.policy_files import storage
 
@@ -129,7 +129,7 @@ class Run:
     def _make(self) -> tuple[Any, str]:
         """Its environment and nothing; or None, and why it was not made."""
         try:
-            config = RunConfig.from_dict(without_defaults(self.config))
+            config = RunConfig.from_dict(self.config)
             if config.simulated:
                 return None, ""
             check_trusted(config, self.imports)
@@ -151,7 +151,7 @@ class Run:
     def recipe(self) -> dict[str, Any] | str:
         """What another process makes its simulator from, or why none does."""
         try:
-            config = RunConfig.from_dict(without_defaults(self.config))
+            config = RunConfig.from_dict(self.config)
             check_trusted(config, self.imports)
             return recipe_of(config)
         except InputError as error:
