@@ -121,7 +121,7 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
 
 
 def flat_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as flat values for readers, however it was written, without what 0.1 wrote for learners that do not have it.
+    """A run as flat values for readers, however it was written; without what 0.1 wrote for all learners.
 
     Nothing is checked: what is in the file of a run is shown as it is.
     """
