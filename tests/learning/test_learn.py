@@ -45,6 +45,22 @@ def test_saved_and_loaded_it_plays_the_same(seen, tmp_path):
     assert list(seen.to_frame().columns) == ["episode", "return"]
 
 
+def test_what_a_policy_earns_is_known_exactly_or_played_once_when_asked_for(monkeypatch):
+    exact = tr.learn(ROWS, tau=0.2, horizon=2, episodes=100)
+    best = tr.solve(ROWS, tau=0.2, horizon=2)
+    assert exact.cvar == pytest.approx(best.cvar, abs=1e-12)
+    assert exact.interval.lower == exact.interval.upper == exact.cvar
+    played = tr.learn("CartPole-v1", tau=0.5, episodes=12, horizon=8)
+    assert "CVaR     " not in repr(played)
+    fresh = played.evaluate(episodes=1000)
+    asked = []
+    monkeypatch.setattr(type(played), "evaluate", lambda *_, **given: asked.append(given) or fresh)
+    assert (played.cvar, played.interval) == (fresh.cvar, fresh.cvar_interval)
+    assert played.cvar == pytest.approx(np.sort(fresh.law.values)[:1].mean()) == 8.0
+    assert asked == [{"episodes": 1000}]
+    assert "(1000 episodes)" in repr(played)
+
+
 def test_a_gymnasium_environment_by_id_by_instance_and_by_factory():
     found = [
         tr.learn(source, tau=0.2, episodes=12, horizon=8)

@@ -16,6 +16,10 @@ from tailrank.policies import names
 from tailrank.policies.predictor import Predictor
 from tailrank.policies.result import Result, frame_of, number
 from tailrank.policies.tables import Policy
+from tailrank.risk.intervals import ConfidenceInterval
+
+JUDGED = 1000
+"""Fresh episodes that say what a policy earns."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,6 +68,9 @@ class Learned(Result):
                 found["value"] = f"{number(self.learner.measure.of_law(law))} (exact)"
             found |= {"CVaR": f"{number(law.cvar(self.tau))} (exact)", "mean": number(law.mean)}
         else:
+            if "estimate" in self.__dict__:  # asked for before; printing alone plays no episodes
+                span = self.interval
+                found["CVaR"] = f"{number(self.cvar)}, {number(span.lower)} to {number(span.upper)} ({JUDGED} episodes)"
             if not math.isnan(self.promise):
                 found["model promises"] = (
                     f"{self.learner.goal.said_as} {number(self.promise)}; test it with evaluate(episodes=1000)"
@@ -90,7 +97,24 @@ class Learned(Result):
     @cached_property
     def known_law(self) -> Any:
         """The exact law of the return where the true MDP is at hand, else None."""
-        return self.evaluate().law if isinstance(self.home, FiniteMDP) else None
+        return self.estimate.law if isinstance(self.home, FiniteMDP) else None
+
+    @cached_property
+    def estimate(self) -> Any:
+        """What the policy earns, an `Estimate`: exact where the true MDP is at hand, else from `JUDGED` fresh episodes,
+        which are played when this is asked for, once."""
+        exact = isinstance(self.home, FiniteMDP)
+        return self.evaluate() if exact else self.evaluate(episodes=JUDGED)
+
+    @property
+    def cvar(self) -> float:
+        """The CVaR of the policy, see `estimate`."""
+        return float(self.estimate.cvar)
+
+    @property
+    def interval(self) -> ConfidenceInterval:
+        """Where the CVaR of the policy lies with confidence 0.95; where it is exact, that point."""
+        return self.estimate.cvar_interval
 
     @property
     def labels(self) -> tuple[Sequence[object], Sequence[object]]:
