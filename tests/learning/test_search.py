@@ -256,6 +256,14 @@ def test_imagined_episodes_help_where_real_ones_are_few():
     assert imagined_returns(some, 2, [fitted(model, idle)], rng).shape == (1, 0)  # nothing to choose
 
 
+def test_a_model_has_no_say_beside_a_real_tail():
+    """Ten episodes have no tail of a tenth, 82 have one: what a policy never does in them, a model must not add."""
+    good, bad = np.full(82, -20.0), np.full(82, -30.0)
+    terrible, fine = np.full(50, -500.0), np.full(50, -10.0)
+    assert weighed_cvar(good[:10], terrible, 0.1) < weighed_cvar(bad[:10], fine, 0.1)
+    assert weighed_cvar(good, terrible, 0.1) > weighed_cvar(bad, fine, 0.1)
+
+
 def test_broken_promises_are_told(monkeypatch):
     rng = np.random.default_rng(0)
     returns = rng.normal(size=200)

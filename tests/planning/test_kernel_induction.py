@@ -9,6 +9,7 @@ import pytest
 
 from tailrank import FiniteMDP, solve
 from tailrank.learning.simulators.model import merged
+from tailrank.planning.kernel import _kernels
 from tailrank.planning.kernel.induction import kept_steps, plan_crossed, plan_kernel
 from tailrank.policies.kernel import BudgetScale
 
@@ -136,6 +137,75 @@ def test_promise_is_the_exact_optimum_of_a_finite_mdp(tau):
     scale = BudgetScale(1.0, -3.0 * H, 6 * H + 1, 1.0)
     plan = plan_kernel(rows, scale, H, np.eye(S)[0], tau, np.zeros((S, A)), np.ones((S, A), dtype=bool))
     assert plan.promise == pytest.approx(solve(mdp, tau=tau).cvar, abs=1e-9)
+
+
+def deadline(H):
+    """A single state: action 0 pays 1 a step; action 1 ends the episode and pays 10. The last step alone is for 1."""
+    pair, after, shift = np.array([0, 1]), np.array([0, 1]), np.array([1.0, 10.0])
+    rows = merged(pair, after, shift, np.ones(2), 1, 2)
+    return rows, BudgetScale(1.0, 0.0, H + 12, 0.0), np.zeros((1, 2)), np.ones((1, 2), dtype=bool)
+
+
+def counted_actions(monkeypatch, name):
+    """Calls of a kernel from now on."""
+    found, real = [], getattr(_kernels, name)
+    monkeypatch.setattr(_kernels, name, lambda *args: found.append(1) or real(*args))
+    return found
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_actions_are_looked_for_where_tables_are_kept_alone(monkeypatch, crossed):
+    H = 300
+    rows, scale, bonus, allowed = deadline(H)
+    looked = counted_actions(monkeypatch, "crossed_backup" if crossed else "backup")
+    held = counted_actions(monkeypatch, "held_backup")
+    if crossed:
+        plan = plan_crossed((rows, rows), scale, H, np.ones(1), 0.5, allowed)
+    else:
+        plan = plan_kernel(rows, scale, H, np.ones(1), 0.5, bonus, allowed)
+    # With the last step comes what ends the episode: every step counts, and the plan is exact.
+    assert plan.promise == pytest.approx(H - 1 + 10)
+    assert len(looked) == len(kept_steps(H)) - 1 + 1 < 45
+    assert len(held) == (1 + crossed) * (H - len(looked))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_with_held_actions_promises_what_it_earns(seed):
+    """Held actions are a policy: it is never better than the best one, and here hardly worse, with 60 steps left."""
+    rng = np.random.default_rng(seed)
+    M, A, H, C = 6, 3, 60, 120
+    rows = random_rows(rng, M, A)[3]
+    scale = BudgetScale(1.0, -C / 2, C, 0.0)
+    bonus, allowed, start = np.zeros((M, A)), np.ones((M, A), dtype=bool), np.full(M, 1 / M)
+    plan = plan_kernel(rows, scale, H, start, 0.3, bonus, allowed)
+    best = planned_everywhere(rows, scale, H, start, bonus, allowed)
+    assert (plan.curve >= best - 1e-9).all()
+    assert (plan.curve <= best + 0.05).all()
+
+
+def planned_everywhere(rows, scale, H, start, bonus, allowed):
+    """The curve where actions are looked for with every step."""
+    pad = int(np.abs(rows.shift).max()) + 1
+    table, law = np.empty((len(bonus) + 1, scale.count + 2 * pad)), (rows.ptr, rows.after, rows.shift, rows.weight)
+    values = np.tile(np.maximum(np.arange(scale.count) + scale.low, 0.0), (len(bonus), 1))
+    taken = np.zeros(values.shape, dtype=np.int16)
+    for left in range(1, H + 1):
+        _kernels.widen(values, pad, scale.ended(left - 1), table)
+        _kernels.backup(*law, bonus, allowed, pad, float(left), table, values, taken)
+    return start @ values
+
+
+def test_held_actions_are_those_of_a_budget_that_can_fall_short():
+    """With little to ask for every action will do; the one that is held must still do when more is asked for.
+
+    Action 0 ends the episode, action 1 pays 1 a step and goes on; budgets are counted from 1 a step.
+    """
+    H, C = 200, 260
+    rows = merged(np.array([0, 1]), np.array([1, 0]), np.array([-1.0, 0.0]), np.ones(2), 1, 2)
+    scale = BudgetScale(1.0, -float(C - 1), C, 1.0)
+    plan = plan_kernel(rows, scale, H, np.ones(1), 0.5, np.zeros((1, 2)), np.ones((1, 2), dtype=bool))
+    assert plan.promise == pytest.approx(H)
+    np.testing.assert_allclose(plan.tables[-1], 0.0, atol=1e-9)
 
 
 def test_unknown_pairs_are_worth_going_to_at_once():

@@ -1,8 +1,10 @@
 """What outputs earn in a model of trees: the evidence beside few fresh episodes.
 
 A tail of ten fresh episodes is one episode: policies that fail once in ten and once in a hundred look the same. The
-model of trees knows both from all that was played, and has no part in the plans of kernel models and networks. Its
-episodes count as `WEIGHT` real ones, however many there are, so that real ones decide as soon as they are many.
+model of trees knows both from all that was played, and has no part in the plans of kernel models and networks. But the
+search was made in it, and promises more there than it keeps. So its episodes only stand in for real ones that are
+missing: they count as many as a tail of `FEWEST` lacks, `WEIGHT` at most. A fifth of imagined episodes would be all of
+a tail of a tenth.
 """
 
 from __future__ import annotations
@@ -40,15 +42,26 @@ def imagined_returns(
     return np.asarray(np.maximum(np.stack(found), model.worst))
 
 
-def weighed_cvar(real: np.ndarray, imagined: np.ndarray, tau: float) -> float:
-    """CVaR of returns [n] with imagined ones [k] that count as `WEIGHT`; of few episodes a larger tail is taken.
+def imagined_weight(n: int, tau: float) -> float:
+    """How many real episodes imagined ones count as together, beside n real ones.
 
-    >>> round(weighed_cvar(np.zeros(80), np.full(7, -1.0), 0.2), 9)
+    >>> [imagined_weight(n, 0.1) for n in (10, 35, 50, 1000)]
+    [20.0, 15.0, 0.0, 0.0]
+    """
+    return min(float(WEIGHT), max(FEWEST / tau - n, 0.0))
+
+
+def weighed_cvar(real: np.ndarray, imagined: np.ndarray, tau: float) -> float:
+    """CVaR of returns [n] with imagined ones [k] (`imagined_weight`); of few episodes a larger tail is taken.
+
+    >>> round(weighed_cvar(np.zeros(5), np.full(7, -1.0), 0.2), 9)
     -1.0
+    >>> round(weighed_cvar(np.zeros(25), np.full(7, -1.0), 0.2), 9)
+    0.0
     >>> round(weighed_cvar(np.arange(10.0), np.zeros(0), 0.1), 9)
     2.0
     """
-    weight = WEIGHT if imagined.size else 0
+    weight = imagined_weight(real.size, tau) if imagined.size else 0.0
     values = np.concatenate([real, imagined])
     probs = np.concatenate([np.ones(real.size), np.full(imagined.size, weight / max(imagined.size, 1))])
     total = real.size + weight

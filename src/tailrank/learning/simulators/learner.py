@@ -35,7 +35,7 @@ from tailrank.learning.images.seeing import SeeingCandidate, images_of, on_seen,
 from tailrank.learning.images.training import NUMBERS, EncoderTraining
 from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy
-from tailrank.learning.search.judging import WEIGHT, imagined_returns, weighed_cvar
+from tailrank.learning.search.judging import imagined_returns, imagined_weight, weighed_cvar
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, practising
 from tailrank.learning.simulators.pacing import GOING, PacedLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -308,7 +308,8 @@ class CandidatesLearner(PacedLearner):
         mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
         n = state.all_rounds.shape[1]
         why = f"the best of {F} finalists among {len(outputs)} outputs in {n} fresh episodes each"
-        why += f" and {state.imagined.shape[1]} in a model, which count as {WEIGHT}" if state.imagined.size else ""
+        weight = imagined_weight(n, self.tau) if state.imagined.size else 0.0
+        why += f" and {state.imagined.shape[1]} in a model, which count as {weight:g}" if weight else ""
         if mine.size * self.tau < FEWEST:
             return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
         found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))

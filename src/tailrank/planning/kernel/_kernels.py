@@ -9,12 +9,13 @@ from tailrank.policies.tables import SAME
 
 
 @compiled(fastmath=True)
-def backup(ptr, after, shift, weight, bonus, allowed, pad, left, table, result):
-    """One step: result [M, C] = min over actions of the expected value after it, less its bonus.
+def backup(ptr, after, shift, weight, bonus, allowed, pad, left, table, result, taken):
+    """One step: result [M, C] = min over actions of the expected value after it, less its bonus; taken [M, C]: which.
 
     table [M + 1, pad + C + pad]: values of the next step with room on both sides for the shifts; its last row is the
     shortfall of an episode that is over. A pair that is not allowed counts only where no other is. One without outcomes
-    has the bonus of all `left` steps, and no shortfall: what is unknown is worth going to at once.
+    has the bonus of all `left` steps, and no shortfall: what is unknown is worth going to at once. Where no action
+    falls short, the one for the next budget is taken: with more steps left, when actions are held, it falls short.
     """
     M, A = bonus.shape
     C = result.shape[1]
@@ -36,14 +37,34 @@ def backup(ptr, after, shift, weight, bonus, allowed, pad, left, table, result):
                     q[c] += w * row[c]
             for c in range(C):
                 if first or q[c] < result[j, c]:
-                    result[j, c] = q[c]
+                    result[j, c], taken[j, c] = q[c], a
             first = False
+        for c in range(C - 2, -1, -1):
+            if result[j, c] <= 0.0:
+                taken[j, c] = taken[j, c + 1]
 
 
 @compiled(fastmath=True)
-def expected(ptr, after, shift, weight, pair, pad, table, q):
-    """q [C]: the expected value after one pair; the rest as in `backup`."""
-    q[:] = 0.0
+def held_backup(ptr, after, shift, weight, bonus, pad, left, table, result, taken):
+    """One step by the actions taken [M, C], which are not looked for anew; the rest as in `backup`."""
+    M, A = bonus.shape
+    C = result.shape[1]
+    for j in range(M):
+        c = 0
+        while c < C:
+            a, stop = taken[j, c], c + 1
+            while stop < C and taken[j, stop] == a:
+                stop += 1
+            pair = j * A + a
+            less = bonus[j, a] * (left if ptr[pair] == ptr[pair + 1] else 1.0)
+            expected(ptr, after, shift, weight, pair, pad + c, table, less, result[j, c:stop])
+            c = stop
+
+
+@compiled(fastmath=True)
+def expected(ptr, after, shift, weight, pair, pad, table, less, q):
+    """q [C]: the expected value after one pair, less a number; the rest as in `backup`."""
+    q[:] = -less
     for e in range(ptr[pair], ptr[pair + 1]):
         begin, w = pad - shift[e], weight[e]
         row = table[after[e], begin : begin + q.size]
@@ -52,11 +73,12 @@ def expected(ptr, after, shift, weight, pair, pad, table, q):
 
 
 @compiled(fastmath=False)
-def crossed_backup(one, other, allowed, pad, table_one, table_other, result_one, result_other):
+def crossed_backup(one, other, allowed, pad, table_one, table_other, result_one, result_other, taken):
     """One step of two models, each (ptr, after, shift, weight) with its table as in `backup`.
 
     result_one [M, C]: what the first model expects of the action that is best in the second; result_other the other
     way round. Among actions as good the one with the best mean is taken: the least shortfall of the highest budget.
+    taken [2, M, C]: the actions that are valued in the first model, and in the second.
     """
     (M, A), C = allowed.shape, result_one.shape[1]
     q, p = np.empty((A, C)), np.empty((A, C))
@@ -64,13 +86,14 @@ def crossed_backup(one, other, allowed, pad, table_one, table_other, result_one,
         every = not allowed[j].any()
         for a in range(A):
             if every or allowed[j, a]:
-                expected(one[0], one[1], one[2], one[3], j * A + a, pad, table_one, q[a])
-                expected(other[0], other[1], other[2], other[3], j * A + a, pad, table_other, p[a])
+                expected(one[0], one[1], one[2], one[3], j * A + a, pad, table_one, 0.0, q[a])
+                expected(other[0], other[1], other[2], other[3], j * A + a, pad, table_other, 0.0, p[a])
             else:
                 q[a], p[a] = np.inf, np.inf
         for c in range(C):
-            result_one[j, c] = q[best_action(p, c), c]
-            result_other[j, c] = p[best_action(q, c), c]
+            taken[0, j, c], taken[1, j, c] = best_action(p, c), best_action(q, c)
+            result_one[j, c] = q[taken[0, j, c], c]
+            result_other[j, c] = p[taken[1, j, c], c]
 
 
 @compiled(fastmath=False)

@@ -6,6 +6,9 @@ on `count` budgets. Rewards are real: a reward between two budgets is split betw
 shortfall larger (V is convex between kinks), never smaller. Without bonus, c - V_0(c) / tau is at most what the best
 outcomes add up to, whatever the data. A pair that is allowed without any outcome has the shortfall -bonus times the
 steps that are left.
+
+Actions are looked for only with the steps left for which tables are kept, and held in between: a plan, too, for the
+share 1 / A of the work. Near the end, where what is best changes from step to step, all tables are kept.
 """
 
 from __future__ import annotations
@@ -56,15 +59,18 @@ def plan_kernel(
     allowed: np.ndarray,
 ) -> KernelPlan:
     """The plan of H steps; start [M]: how likely each representative is at first; bonus, allowed [M, A]."""
-    from tailrank.planning.kernel._kernels import backup, widen
+    from tailrank.planning.kernel._kernels import backup, held_backup, widen
 
     pad = int(np.abs(rows.shift).max(initial=0)) + 1
-    table = np.empty((len(bonus) + 1, scale.count + 2 * pad))
+    table, law = np.empty((len(bonus) + 1, scale.count + 2 * pad)), (rows.ptr, rows.after, rows.shift, rows.weight)
 
-    def step(left: int, values: np.ndarray) -> np.ndarray:
+    def step(left: int, values: np.ndarray, taken: np.ndarray, held: bool) -> np.ndarray:
         widen(values[0], pad, scale.ended(left - 1), table)
         result = np.empty_like(values)
-        backup(rows.ptr, rows.after, rows.shift, rows.weight, bonus, allowed, pad, float(left), table, result[0])
+        if held:
+            held_backup(*law, bonus, pad, float(left), table, result[0], taken[0])
+        else:
+            backup(*law, bonus, allowed, pad, float(left), table, result[0], taken[0])
         return result
 
     return _planned(step, 1, scale, horizon, start, tau)
@@ -85,40 +91,49 @@ def plan_crossed(
     The least of several estimates is too small, the more so the more there are, and a plan goes where it is smallest.
     What one half says of the action that the other one chose is not too small on average (van Hasselt 2010).
     """
-    from tailrank.planning.kernel._kernels import crossed_backup, widen
+    from tailrank.planning.kernel._kernels import crossed_backup, held_backup, widen
 
     pad = max(int(np.abs(rows.shift).max(initial=0)) for rows in halves) + 1
     tables = np.empty((2, len(allowed) + 1, scale.count + 2 * pad))
     one, other = ((rows.ptr, rows.after, rows.shift, rows.weight) for rows in halves)
 
-    def step(left: int, values: np.ndarray) -> np.ndarray:
+    none = np.zeros(allowed.shape)
+
+    def step(left: int, values: np.ndarray, taken: np.ndarray, held: bool) -> np.ndarray:
         for mine, table in zip(values, tables, strict=True):
             widen(mine, pad, scale.ended(left - 1), table)
         result = np.empty_like(values)
-        crossed_backup(one, other, allowed, pad, *tables, *result)
+        if held:
+            for law, table, found, mine in zip((one, other), tables, result, taken, strict=True):
+                held_backup(*law, none, pad, float(left), table, found, mine)
+        else:
+            crossed_backup(one, other, allowed, pad, *tables, *result, taken)
         return result
 
     return _planned(step, 2, scale, horizon, start, tau)
 
 
 def _planned(
-    step: Callable[[int, np.ndarray], np.ndarray],
+    step: Callable[[int, np.ndarray, np.ndarray, bool], np.ndarray],
     models: int,
     scale: BudgetScale,
     horizon: int,
     start: np.ndarray,
     tau: float,
 ) -> KernelPlan:
-    """The plan whose values [models, M, C] with `left` steps are step(left, those with one step less)."""
+    """The plan whose values [models, M, C] with `left` steps are step(left, those with one step less, taken, held):
+    it finds the actions taken [models, M, C], or holds them."""
     C, steps = scale.count, kept_steps(horizon)
     tables = np.empty((len(steps), start.size, C), dtype=np.float32)
     values = np.tile(np.maximum(np.arange(C) + scale.low, 0.0), (models, start.size, 1))
+    taken = np.zeros(values.shape, dtype=np.int16)
     tables[0] = values[0]
     for left in range(1, horizon + 1):
         tell(left, horizon, "steps planned")
-        values = step(left, values)
-        kept = np.searchsorted(steps, left)
-        if kept < len(steps) and steps[kept] == left:
+        kept = int(np.searchsorted(steps, left))
+        keeps = kept < len(steps) and steps[kept] == left
+        values = step(left, values, taken, not (keeps or left == horizon))
+        if keeps:
             tables[kept] = values.mean(axis=0)
     curve = start @ values.mean(axis=0) * scale.unit
     budgets = scale.budget(np.arange(C), horizon)
