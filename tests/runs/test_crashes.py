@@ -58,7 +58,9 @@ def disturbed(place, name, at, kind, config, expected):
     shutil.rmtree(out)
 
 
-@pytest.mark.parametrize(("name", "first"), [("ela", 0), ("simulator", 1), ("bins", 2), ("budget-ppo", 0), ("shortfall-dqn", 1)])
+@pytest.mark.parametrize(
+    ("name", "first"), [("ela", 0), ("simulator", 1), ("bins", 2), ("budget-ppo", 0), ("shortfall-dqn", 1)]
+)
 def test_a_run_at_a_sixth_of_its_changes_of_files(place, name, first):
     # All of them, with every kind of fault: studies/crash.py.
     config, expected, calls = whole(place, name)

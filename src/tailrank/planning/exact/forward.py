@@ -27,7 +27,7 @@ def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
 
 
 def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
-    """The first and the last state that each group of states leads to at step h, [2, groups]; -1 where it has no rows."""
+    """The first and the last state that each group of states leads to at step h, [2, groups]; -1: none."""
     return _reach(mdp, h if mdp.n_blocks > 1 else 0)
 
 
