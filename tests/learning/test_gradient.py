@@ -231,10 +231,19 @@ def test_a_trial_in_small_portions_is_the_same(monkeypatch):
     state = one.init(env, streams)
     while not one._tried(state, env):
         state, _ = one.step(state, env, streams)
+    sizes = []
+
+    def watched(policy, simulator, seeds, **more):
+        sizes.append(seeds.size)
+        return play_simulator(policy, simulator, seeds, **more)
+
+    monkeypatch.setattr(learner_module, "play_simulator", watched)
     for most in (20_000_000, 3 * env.n_features * (env.horizon + 1)):
+        sizes.clear()
         monkeypatch.setattr(sharing, "MOST_KEPT", most)
         after, info = one.step(state, env, streams)
         found.append((info.about, after.played.rewards.tobytes(), after.going))
+    assert max(sizes) < 1.5 * 3
     assert found[0] == found[1]
 
 
