@@ -190,8 +190,7 @@ class CandidatesLearner(PacedLearner):
         """The trial: what every candidate would hand out first, on the same seeds; the episodes are learned from."""
         seeds, played, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), state.played, []
         for fit in state.fitted:
-            output = fit.outputs()[0]
-            parts: list[Observed] = []
+            output, parts = fit.outputs()[0], list[Observed]()
             with doing(f"trying {output.name}"):
                 for some in portions(seeds, None, env):
                     batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
