@@ -22,6 +22,7 @@ from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learners import AutoLearner, GradientLearner
 from tailrank.policies.softmax import softmax
+from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import budgeted, storage
 
 
@@ -255,3 +256,17 @@ def test_a_trial_without_a_seed_that_went_well_with_all():
     batches = [batch([1, 3], [0.1, 0.3]), batch([5], [0.5])]
     np.testing.assert_array_equal(sharing.on_same_seeds(batches, 3), [[0.1], [0.5]])
     np.testing.assert_array_equal(sharing.on_same_seeds([*batches[:1], batch([3, 5], [3, 5])], 3), [[0.3], [3]])
+
+
+def test_budgets_are_seen_where_the_first_returns_were_all_the_same():
+    """Random episodes that all pay nothing say nothing about how far returns will spread."""
+    env, one, rng = Slope(), GradientCandidate(hidden=(8,)), np.random.default_rng(0)
+    played = GradientLearner(0.3)._nothing(env)
+    batch = play_simulator(UniformPolicy(2, 3, rng), env, np.arange(1, 41), keep_features=True)
+    nothing = replace(batch, rewards=np.zeros_like(batch.rewards))
+    first = one.fit(FitData(played.with_played(nothing), 2, 0.3), rng)
+    assert first.width == 1e-6
+    more = FitData(played.with_played(nothing).with_played(batch), 2, 0.3)
+    after = one.fit(more, rng, first)
+    assert after.width == pytest.approx(more.played.returns().std())
+    assert one.fit(more, rng, replace(first, width=0.5)).width == 0.5
