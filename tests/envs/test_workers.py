@@ -18,7 +18,10 @@ from command import cli
 from tailrank.checks import InputError
 from tailrank.envs import open_simulator
 from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.streams import Streams
+from tailrank.learning.gradient.candidate import GradientCandidate
 from tailrank.learning.learn import learn
+from tailrank.learning.simulators.learners import GradientLearner
 from tailrank.policies.tables import UniformPolicy
 
 SEEDS = np.arange(2, 24, 2)  # 10 and 20 are divisible by 10
@@ -168,3 +171,22 @@ def test_a_run_goes_on_with_bad_episodes_and_says_how_many(tmp_path, monkeypatch
         [{k: v for k, v in json.loads(line).items() if "seconds" not in k} for line in x.splitlines()] for x in rows
     ]
     assert kept[0] == kept[1]
+
+
+def test_an_update_of_one_episode_that_went_wrong_is_left_out():
+    """The gradient is told of an episode at a time, and one in 25 goes wrong."""
+    one = GradientLearner(0.3, gradient=GradientCandidate(hidden=(8,), steps=4), total=150, pilot=30)
+    streams = Streams(1)
+    with open_simulator(lambda: Faulty(fault="nan", every=25), horizon=STEPS, skip_bad=True) as env:
+        state = one.init(env, streams)
+        while not one.over(state, env.horizon):
+            state, _ = one.step(state, env, streams)
+        assert env.counts["skipped"] > 2
+        assert state.episodes == 150
+
+
+def test_a_batch_of_which_nothing_went_well_is_an_error():
+    env = open_simulator(lambda: Faulty(fault="nan", every=1), horizon=STEPS, skip_bad=True)
+    one, streams = GradientLearner(0.3, total=100, pilot=4), Streams(1)
+    with env, pytest.raises(InputError, match="no episode went well; first Faulty, seed"):
+        one.step(one.init(env, streams), env, streams)

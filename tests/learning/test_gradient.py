@@ -10,17 +10,19 @@ from small_simulators import Gamble, Simulated
 
 from tailrank import cvar
 from tailrank.checks import InputError
-from tailrank.episodes.rollout import play_simulator
+from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.gradient import ascent
 from tailrank.learning.gradient.candidate import FittedGradient, GradientCandidate
 from tailrank.learning.search.candidate import SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators import learner as learner_module
+from tailrank.learning.simulators import sharing
 from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learners import AutoLearner, GradientLearner
 from tailrank.policies.softmax import softmax
+from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import budgeted, storage
 
 
@@ -222,3 +224,49 @@ def test_damaged_actors_are_refused(tmp_path):
     other = replace(one, gradient=GradientCandidate(hidden=(8,)))
     with pytest.raises(InputError, match="do not fit"):
         other.restored(state.to_arrays(), env, streams)
+
+
+def test_a_trial_in_small_portions_is_the_same(monkeypatch):
+    """Only so many features are in memory at a time."""
+    env, streams, one, found = Slope(), Streams(2), small_auto(), []
+    state = one.init(env, streams)
+    while not one._tried(state, env):
+        state, _ = one.step(state, env, streams)
+    sizes = []
+
+    def watched(policy, simulator, seeds, **more):
+        sizes.append(seeds.size)
+        return play_simulator(policy, simulator, seeds, **more)
+
+    monkeypatch.setattr(learner_module, "play_simulator", watched)
+    for most in (20_000_000, 3 * env.n_features * (env.horizon + 1)):
+        sizes.clear()
+        monkeypatch.setattr(sharing, "MOST_KEPT", most)
+        after, info = one.step(state, env, streams)
+        found.append((info.about, after.played.rewards.tobytes(), after.going))
+    assert max(sizes) < 1.5 * 3
+    assert found[0] == found[1]
+
+
+def test_a_trial_without_a_seed_that_went_well_with_all():
+    def batch(seeds, returns):
+        seeds = np.array(seeds)
+        return Observed(*(np.zeros((seeds.size, 1)),) * 2, np.array(returns), np.ones(seeds.size), seeds)
+
+    batches = [batch([1, 3], [0.1, 0.3]), batch([5], [0.5])]
+    np.testing.assert_array_equal(sharing.on_same_seeds(batches, 3), [[0.1], [0.5]])
+    np.testing.assert_array_equal(sharing.on_same_seeds([*batches[:1], batch([3, 5], [3, 5])], 3), [[0.3], [3]])
+
+
+def test_budgets_are_seen_where_the_first_returns_were_all_the_same():
+    """Random episodes that all pay nothing say nothing about how far returns will spread."""
+    env, one, rng = Slope(), GradientCandidate(hidden=(8,)), np.random.default_rng(0)
+    played = GradientLearner(0.3)._nothing(env)
+    batch = play_simulator(UniformPolicy(2, 3, rng), env, np.arange(1, 41), keep_features=True)
+    nothing = replace(batch, rewards=np.zeros_like(batch.rewards))
+    first = one.fit(FitData(played.with_played(nothing), 2, 0.3), rng)
+    assert first.width == 1e-6
+    more = FitData(played.with_played(nothing).with_played(batch), 2, 0.3)
+    after = one.fit(more, rng, first)
+    assert after.width == pytest.approx(more.played.returns().std())
+    assert one.fit(more, rng, replace(first, width=0.5)).width == 0.5

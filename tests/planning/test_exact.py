@@ -10,8 +10,10 @@ import tailrank
 from brute_force import Tiny, cvar_by_sorting, follow, random_rows
 from domains import CASES, case_rows, load_case
 from tailrank.checks import NotConverged
+from tailrank.models.grid import exact_grid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.return_law import return_law
+from tailrank.policies.tables import MarkovPolicy
 
 TAUS = (0.05, 0.1, 0.25, 1 / 3, 0.5, 0.75, 1.0)
 TOLERANCE = 1e-3
@@ -374,3 +376,29 @@ def test_the_law_has_the_same_bits_on_any_number_of_threads(unit, monkeypatch):
         laws = [return_law(plan.policy, mdp, plan.policy.grid, listed_limit=0) for plan in plans]
         found.append([array.tobytes() for law in laws for array in (law.law.values, law.law.probs, law.deviation)])
     assert found[0] == found[1] == found[2]
+
+
+def test_a_chain_whose_last_states_have_no_rows_has_one_law_on_any_number_of_threads(monkeypatch):
+    """States that cannot be met have no rows in a chain of levels. The last row of all is met with many budgets."""
+    S, counts = 1024, np.zeros((3, 1024), dtype=np.int64)
+    counts[0, 0], counts[1, [0, 3]], counts[2, [1, 1023]] = 11, 1, 1
+    chain = FiniteMDP(
+        ptr=np.concatenate([[0], np.cumsum(counts)]),
+        next_state=np.array([*[3] * 10, 0, 1, 1023, 5, 6], dtype=np.int32),
+        prob=np.concatenate([np.full(11, 1 / 11), np.ones(4)]),
+        reward=np.array([*range(10), 3, 1, 2, 0, 0], dtype=np.float64),
+        start=np.eye(S)[0],
+        n_actions=1,
+        horizon=3,
+        discount=1.0,
+        labels=tuple(range(S)),
+        action_labels=(0,),
+    )
+    policy, grid = MarkovPolicy(np.zeros((3, S), dtype=np.int64)), exact_grid([np.arange(10.0)] * 3, 3, 1.0)
+    monkeypatch.setattr("tailrank._system.parallel.SERIAL_WORK", 0)
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("TAILRANK_THREADS", threads)
+        found = return_law(policy, chain, grid, listed_limit=0)
+        assert found.method == "lattice"
+        np.testing.assert_array_equal(found.law.values, np.arange(2.0, 12.0))
+        np.testing.assert_allclose(found.law.probs, np.where(np.arange(2, 12) == 4, 2, 1) / 11)

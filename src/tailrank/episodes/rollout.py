@@ -247,13 +247,15 @@ def play_simulator(
     *,
     discount: float = 1.0,
     keep_features: bool = False,
+    may_be_none: bool = False,
 ) -> Observed:
     """One episode of `policy` for each seed [n], in batches of the simulator's width.
 
     The policy sees features [k, m] where it would see states. It is asked and told about all episodes of a batch as
     long as one of them goes on, so that its arrays keep their shape; what it answers for one that is over is ignored.
-    Episodes that a simulator with `skip_bad` says went wrong are left out: there may be fewer than seeds. An action
-    that the simulator does not allow (`episodes/masks.py`) is replaced by one that it does.
+    Episodes that a simulator with `skip_bad` says went wrong are left out: there may be fewer than seeds, and none at
+    all where `may_be_none`. An action that the simulator does not allow (`episodes/masks.py`) is replaced by one that
+    it does.
 
     >>> from tailrank import make_simulator
     >>> from tailrank.policies.tables import UniformPolicy
@@ -281,7 +283,7 @@ def play_simulator(
         earned += float((batches[-1][1] @ each).sum())
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
     bad = np.concatenate([b[4] for b in batches])
-    if bad.all():
+    if bad.all() and not may_be_none:
         raise InputError(f"{simulator.name}: no episode of {seeds.size} went well; first {simulator.first_bad}")  # type: ignore[attr-defined]
     features = np.concatenate([b[3] for b in batches]) if keep_features else None
     allowed = joined([b[5] for b in batches], [len(b[0]) for b in batches])

@@ -28,6 +28,8 @@ LAST_RATE = 0.1
 """The rate falls to this share of itself."""
 TAIL, UPDATES = 10, 4
 """Returns that are remembered: so many in the tail, or those of so many updates."""
+NARROW = 0.01
+"""The width of budgets is chosen anew where it is less than this share of how far returns spread: all were the same."""
 SLOW = 0.7
 """How the scale of what an episode is worth is remembered from an update to the next."""
 
@@ -73,8 +75,7 @@ class FittedGradient:
         budgets, worth = step_worths(played.rewards, played.lengths, self.budget, self.tau, mean_share)
         ends = np.cumsum(played.lengths)
         total = np.add.reduceat(worth, ends - played.lengths)
-        spread = max(float(total.std()), 1e-6 * (1.0 + abs(float(total.mean()))))
-        scale = SLOW * self.scale + (1.0 - SLOW) * spread if self.scale else spread
+        scale = SLOW * self.scale + (1.0 - SLOW) * _width(total) if self.scale else _width(total)
         features = played.observations[np.delete(played.seen, ends + np.arange(played.n))]
         time = played.step_numbers() / self.horizon
         z = actor_input(features, time, budgets, self.centre, self.spread, self.width)
@@ -139,11 +140,13 @@ class GradientCandidate(Checked):
         actor, critic = before.actor.copy(0.0), before.critic.copy(0.0)
         for one in (actor, critic):
             restandardise(layer_views(one.weights, one.sizes), (before.centre, before.spread), around)
-        return replace(before, actor=actor, critic=critic, centre=around[0], spread=around[1], done=data.done)
+        now = _width(played.returns())
+        width = before.width if before.width >= NARROW * now else now
+        found = replace(before, actor=actor, critic=critic, width=width, done=data.done)
+        return replace(found, centre=around[0], spread=around[1])
 
     def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedGradient:
         played, returns = data.played, data.played.returns()
-        width = max(float(returns.std()), 1e-6 * (1.0 + abs(float(returns.mean()))))
         sizes = (played.n_features + 2, *self.hidden)
         actor, critic = (TanhTraining.begun((*sizes, k), g, rng) for k, g in ((data.n_actions, 0.01), (1, 1.0)))
         budget, length = float(np.quantile(returns, data.tau)), float(played.lengths.mean())
@@ -153,7 +156,7 @@ class GradientCandidate(Checked):
             critic,
             centre,
             spread,
-            width,
+            _width(returns),
             budget,
             returns,
             0.0,
@@ -180,3 +183,8 @@ class GradientCandidate(Checked):
         found = replace(fresh, actor=trained[0], critic=trained[1], centre=around[0], spread=around[1], width=width)
         kept = np.asarray(arrays["returns"], dtype=np.float64)
         return replace(found, budget=budget, returns=kept, scale=scale, done=done, length=length)
+
+
+def _width(returns: np.ndarray) -> float:
+    """How far returns [n] spread; a little where they are all the same."""
+    return max(float(returns.std()), 1e-6 * (1.0 + abs(float(returns.mean()))))

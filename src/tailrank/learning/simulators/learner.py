@@ -41,7 +41,7 @@ from tailrank.learning.simulators.pacing import GOING, PacedLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
-from tailrank.learning.simulators.sharing import on_same_seeds, portions, shared_seeds
+from tailrank.learning.simulators.sharing import bare, joined, on_same_seeds, portions, shared_seeds
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
@@ -133,19 +133,19 @@ class CandidatesLearner(PacedLearner):
         if self._tried(state, env):
             return self._try_out(state, env, streams)
         k, played, fitted = state.k + 1, state.played, list(state.fitted)
-        returns: list[np.ndarray] = []
+        parts: list[Observed] = []
         seeds = streams.train_seeds(k, self._batch(state, env))
         for i, part in enumerate(shared_seeds(seeds, fitted)):
             rng = streams.planner(k, i)
             policy = (fitted[i].explorer(rng) if fitted else uniform_on(env, rng)) if part.size else None
             for some in portions(part, fitted[i] if fitted else None, env):
-                batch = play_simulator(cast(Policy, policy), env, some, keep_features=True)
-                played, returns = self._with(played, batch, env), [*returns, batch.returns]
-                learning = practising(fitted[i]) if fitted else None
+                batch = play_simulator(cast(Policy, policy), env, some, keep_features=True, may_be_none=True)
+                played, parts = self._with(played, batch, env), [*parts, bare(batch)]
+                learning = practising(fitted[i]) if fitted and batch.seeds.size else None
                 if learning is not None:
                     fitted[i] = learning.practised(self._with(self._nothing(env), batch, env), rng)
                     policy = fitted[i].explorer(rng)
-        return self._fitted(replace(state, k=k), played, fitted, np.concatenate(returns), env, streams)
+        return self._fitted(replace(state, k=k), played, fitted, joined(parts, env).returns, env, streams)
 
     def _fitted(
         self,
@@ -190,9 +190,12 @@ class CandidatesLearner(PacedLearner):
         """The trial: what every candidate would hand out first, on the same seeds; the episodes are learned from."""
         seeds, played, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), state.played, []
         for fit in state.fitted:
-            with doing(f"trying {fit.outputs()[0].name}"):
-                batches.append(play_simulator(fit.outputs()[0].policy, env, seeds, keep_features=True))
-            played = self._with(played, batches[-1], env)
+            output, parts = fit.outputs()[0], list[Observed]()
+            with doing(f"trying {output.name}"):
+                for some in portions(seeds, None, env):
+                    batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
+                    played, parts = self._with(played, batch, env), [*parts, bare(batch)]
+            batches.append(joined(parts, env))
         scores = [weighed_cvar(row, np.zeros(0), self.tau) for row in on_same_seeds(batches, seeds.size)]
         best = np.sort(np.argsort(-np.array(scores), kind="stable")[:GOING])
         names = [fit.outputs()[0].name for fit in state.fitted]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.rollout import Observed
 from tailrank.learning.simulators.candidates import FittedCandidate, practising
@@ -39,11 +41,29 @@ def portions(seeds: np.ndarray, fit: FittedCandidate | None, env: Simulator) -> 
         at += size
 
 
+def bare(batch: Observed) -> Observed:
+    """The same without what was seen."""
+    return replace(batch, features=None, allowed=None)
+
+
+def joined(parts: Sequence[Observed], env: Simulator) -> Observed:
+    """Bare portions as one rollout. Where bad episodes are left out, a portion may have none: a few, or one, were asked
+    of it. All together must have one."""
+    names = ("actions", "rewards", "returns", "lengths", "seeds")
+    found = Observed(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    if not found.seeds.size:
+        raise InputError(f"{env.name}: no episode went well; first {getattr(env, 'first_bad', 'unknown')}")
+    return found
+
+
 def on_same_seeds(batches: Sequence[Observed], n: int) -> np.ndarray:
-    """Returns [batches, at most n] on the first n seeds, without those on which an episode of some batch went wrong."""
+    """Returns [batches, at most n] on the first n seeds, without those on which an episode of some batch went wrong;
+    where these are all, as many as each batch has, on whatever seeds."""
     if all(batch.seeds.size >= n for batch in batches):
         return np.stack([batch.returns[:n] for batch in batches])
     shared = batches[0].seeds
     for batch in batches:
         shared = shared[np.isin(shared, batch.seeds)]
+    if not shared.size:
+        return np.stack([batch.returns[: min(one.seeds.size for one in batches)] for batch in batches])
     return np.stack([batch.returns[np.isin(batch.seeds, shared)] for batch in batches])

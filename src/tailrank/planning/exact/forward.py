@@ -18,12 +18,16 @@ def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
     from tailrank.planning.exact._forward_kernels import GROUP
 
     ptr, next_state, _, _ = mdp.rows(block)
-    begins = np.minimum(ptr[: -1 : GROUP * mdp.n_actions], next_state.size - 1)
-    return np.stack([extreme.reduceat(next_state, begins) for extreme in (np.minimum, np.maximum)])
+    begins = ptr[: -1 : GROUP * mdp.n_actions]
+    some = begins < np.append(begins[1:], ptr[-1])  # in a chain of what can be met others have no rows
+    found = np.full((2, begins.size), -1, dtype=next_state.dtype)
+    for i, extreme in enumerate((np.minimum, np.maximum)):
+        found[i, some] = extreme.reduceat(next_state, begins[some])
+    return found
 
 
 def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
-    """The first and the last state that each group of states leads to at step h, [2, groups]."""
+    """The first and the last state that each group of states leads to at step h, [2, groups]; -1: none."""
     return _reach(mdp, h if mdp.n_blocks > 1 else 0)
 
 

@@ -55,7 +55,8 @@ class Expectile(Measure):
             return self.utility(-b)
 
         table = engine.table(left, engine.low, engine.high)
-        i = int(np.flatnonzero(table.values >= -1e-13 * (engine.high - engine.low))[-1])
+        # The least return is always attained, whatever rounding says where all of them are nearly the same.
+        i = int(np.flatnonzero(table.values >= -1e-13 * (engine.high - engine.low)).max(initial=0))
         policy, a, at_a = table.policy(i), float(table.budgets[i]), max(float(table.values[i]), 0.0)
         if i + 1 == table.budgets.size or at_a == 0.0:
             return BestPolicy(policy, a, a, a)
