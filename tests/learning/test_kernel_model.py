@@ -19,7 +19,7 @@ from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import choose, fit_kernel
-from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
+from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, crps
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.learning.simulators.state import CandidatesState
@@ -368,3 +368,35 @@ def test_many_actions_have_fewer_representatives():
     few = fit_kernel(played, 200, 500, 5, 10**6, np.random.default_rng(0))
     assert len(few.representatives) <= model_module.MOST_OUTCOMES // (200 * few.choice.neighbours) < 500
     assert few.rows.ptr.size == 200 * len(few.representatives) + 1
+
+
+def test_many_coordinates_have_fewer_representatives():
+    assert model_module.affordable(27 * 32, 24) == 439  # 27 * 32 * 24 * 439^2 is about MOST_WORK
+    assert model_module.affordable(8 * 32, 7) == 1494
+    assert model_module.affordable(8 * 64, 7) == model_module.MOST_OUTCOMES // (8 * 64) == 1000
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4 * 2000, 20)).astype(np.float32)
+    played = PlayedEpisodes.of(3, x, rng.integers(2, size=6000), rng.normal(size=6000), np.full(2000, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_module, "MOST_WORK", 2e6)
+        few = fit_kernel(played, 2, 500, 5, 10**6, np.random.default_rng(0))
+    assert len(few.representatives) ** 2 * 2 * few.choice.neighbours * 20 <= 2.2e6
+
+
+@pytest.mark.parametrize("move", ["shift", "noise"])
+def test_outcomes_of_all_actions_are_those_of_each(move, monkeypatch):
+    """Where all actions have the same neighbours, these are looked for once."""
+    rng = np.random.default_rng(1)
+    s, after, actions = rng.normal(size=(60, 2)), rng.normal(size=(60, 2)), rng.integers(0, 3, size=60)
+    actions = np.where(actions == 1, 3, actions)  # nobody tried 1
+    data = moves(s, after, actions, rng.normal(size=60), np.zeros(60, dtype=int), rng.random(60) < 0.2, np.arange(60))
+    model, asked = OutcomeModel.of(s, after, data, np.ones(2), KernelChoice(8, move, "trend"), 4), []
+    alone = {a: model.sample(s[:9] + 0.1, a) for a in (0, 2, 3)}
+    query = ActionTree.query
+    monkeypatch.setattr(ActionTree, "query", lambda tree, *rest: asked.append(1) or query(tree, *rest))
+    found = dict(model.samples(s[:9] + 0.1))
+    assert len(asked) == (1 if move == "noise" else 3)
+    assert list(found) == [0, 2, 3]
+    for a, one in found.items():
+        for name in ("after", "rewards", "ended", "weights"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone[a], name))

@@ -13,6 +13,7 @@ the coordinates of x', each as a share of the CRPS of a prediction that does not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +83,24 @@ class OutcomeModel:
         fitted = None if trend is None else trend.at(s, data.actions)
         return cls(s, after, data, weights, choice, places, moves, trend, fitted)
 
-    def sample(self, s: np.ndarray, action: int) -> OutcomeSample:
-        """Outcomes of an action at coordinates s [n, k]; K is less where the action has fewer transitions."""
-        tree = self.places[-1] if self.choice.move == "noise" else self.places[action]
-        K = min(self.choice.neighbours, tree.rows.size)
-        distance, near = tree.query(s * self.weights, K)
+    def around(self, s: np.ndarray, action: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and rows [n, K] of the transitions of an action, or of all, that are nearest to s [n, k]; K is less
+        where there are fewer."""
+        tree = self.places[-1 if action is None else action]
+        return tree.query(s * self.weights, min(self.choice.neighbours, tree.rows.size))
+
+    def samples(self, s: np.ndarray) -> Iterator[tuple[int, OutcomeSample]]:
+        """Each action that was tried, with its outcomes at s [n, k]; neighbours of all actions are found once."""
+        shared = self.around(s) if self.choice.move == "noise" else None
+        for action, tree in enumerate(self.places[:-1]):
+            if tree.rows.size:
+                yield action, self.sample(s, action, shared)
+
+    def sample(self, s: np.ndarray, action: int, around: tuple[np.ndarray, np.ndarray] | None = None) -> OutcomeSample:
+        """Outcomes of an action at coordinates s [n, k], made of the transitions `around` or of those that are."""
+        if around is None:
+            around = self.around(s, None if self.choice.move == "noise" else action)
+        distance, near = around
         half = 0.5 * distance[:, -1:]
         weights = np.exp(-0.5 * (distance / np.where(half > 0, half, 1.0)) ** 2)
         weights /= weights.sum(axis=1, keepdims=True)
