@@ -19,7 +19,7 @@ from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import choose, fit_kernel
-from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, crps
+from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, crps, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.learning.simulators.state import CandidatesState
@@ -400,3 +400,26 @@ def test_outcomes_of_all_actions_are_those_of_each(move, monkeypatch):
     for a, one in found.items():
         for name in ("after", "rewards", "ended", "weights"):
             np.testing.assert_array_equal(getattr(one, name), getattr(alone[a], name))
+
+
+def test_scores_of_actions_with_few_transitions_and_with_none():
+    rng = np.random.default_rng(2)
+    s, after = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    actions = np.where(np.arange(40) < 3, 0, 1)  # three of action 0, none of action 2
+    data = moves(s, after, actions, rng.normal(size=40), np.zeros(40, dtype=int), np.arange(40) % 3 == 0, np.arange(40))
+    model, v = OutcomeModel.of(s, after, data, np.ones(2), KernelChoice(8), 3), np.array([1.0, 0.5])
+    test = replace(data, actions=np.arange(40) % 3)
+    found = held_out_scores(model, s + 0.1, after, test, v)
+    spread = [np.abs(np.subtract.outer(x, x)).mean() / 2 for x in (data.rewards, 1.0 * data.ended, *(after - s).T)]
+    for i in range(40):
+        if i % 3 == 2:
+            assert found[i] == 3.0
+            continue
+        at = s[i : i + 1] + 0.1
+        one = model.sample(at, i % 3)
+        assert one.weights.shape[1] == (3 if i % 3 == 0 else 8)
+        follows = [one.rewards, one.ended.astype(float), *np.moveaxis(one.after - at[:, None], 2, 0)]
+        seen = [data.rewards[i], float(data.ended[i]), *(after[i] - at[0])]
+        wanted = [crps(x, one.weights, np.array([y]))[0] / z for x, y, z in zip(follows, seen, spread, strict=True)]
+        moved = 0.0 if data.ended[i] else (wanted[2] + 0.5 * wanted[3]) / 1.5
+        assert found[i] == pytest.approx(wanted[0] + wanted[1] + moved)

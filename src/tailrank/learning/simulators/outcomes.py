@@ -167,23 +167,33 @@ def held_out_scores(
     Each part is divided by the CRPS that a prediction which looks at nothing has among the model's own transitions.
     v [k]: weights of the coordinates of x'; of an episode that ended, x' does not count.
     """
-    total, shares = np.zeros(data.n), v / v.sum()
     plain = [_spread(model.data.rewards), _spread(model.data.ended.astype(np.float64))]
-    moved = [_spread((model.after - model.s)[:, j]) for j in range(v.size)]
-    for a in np.unique(data.actions):
-        mine = np.flatnonzero(data.actions == a)
-        if model.places[a].rows.size == 0:
-            total[mine] += 3.0
-            continue
-        found = model.sample(s[mine], int(a))
-        parts = (found.rewards, data.rewards[mine]), (found.ended.astype(float), data.ended[mine].astype(float))
-        for (values, seen), scale in zip(parts, plain, strict=True):
-            total[mine] += crps(values, found.weights, seen) / scale if scale > 0 else 0.0
-        for j in np.flatnonzero((v > 0) & (np.array(moved) > 0)):
-            change = found.after[:, :, j] - s[mine, None, j]
-            part = crps(change, found.weights, after[mine, j] - s[mine, j]) / moved[j]
-            total[mine] += np.where(data.ended[mine], 0.0, shares[j] * part)
+    moved = np.array([_spread((model.after - model.s)[:, j]) for j in range(v.size)])
+    found, known = _predictions(model, s, data.actions)
+    total, shares = np.where(known, 0.0, 3.0), v / v.sum()
+    parts = (found.rewards, data.rewards), (found.ended.astype(float), data.ended.astype(float))
+    for (values, seen), scale in zip(parts, plain, strict=True):
+        total += crps(values, found.weights, seen) * known / scale if scale > 0 else 0.0
+    for j in np.flatnonzero((v > 0) & (moved > 0)):
+        part = crps(found.after[:, :, j] - s[:, j, None], found.weights, after[:, j] - s[:, j]) / moved[j]
+        total += np.where(data.ended | ~known, 0.0, shares[j] * part)
     return total
+
+
+def _predictions(model: OutcomeModel, s: np.ndarray, actions: np.ndarray) -> tuple[OutcomeSample, np.ndarray]:
+    """Outcomes of actions [n] at s [n, k], with weight 0 where an action has fewer than others; and [n] whether there
+    are any."""
+    shape = (len(s), min(model.choice.neighbours, model.data.n))
+    after, rewards, weights = np.zeros((*shape, s.shape[1])), np.zeros(shape), np.zeros(shape)
+    ended, known = np.zeros(shape, dtype=bool), np.zeros(len(s), dtype=bool)
+    for a in np.unique(actions):
+        if model.places[a].rows.size:
+            mine = np.flatnonzero(actions == a)
+            found = model.sample(s[mine], int(a))
+            K, known[mine] = found.weights.shape[1], True
+            after[mine, :K], rewards[mine, :K] = found.after, found.rewards
+            ended[mine, :K], weights[mine, :K] = found.ended, found.weights
+    return OutcomeSample(after, rewards, ended, weights), known
 
 
 def _spread(values: np.ndarray) -> float:
