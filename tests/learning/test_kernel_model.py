@@ -19,7 +19,7 @@ from tailrank.learning.simulators.kernel import FittedKernel, KernelCandidate
 from tailrank.learning.simulators.learners import KernelLearner
 from tailrank.learning.simulators.metric import Standard, Trend, relevance
 from tailrank.learning.simulators.model import choose, fit_kernel
-from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, crps
+from tailrank.learning.simulators.outcomes import ActionTree, KernelChoice, OutcomeModel, crps, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.scale import budget_scale, covers
 from tailrank.learning.simulators.state import CandidatesState
@@ -368,3 +368,58 @@ def test_many_actions_have_fewer_representatives():
     few = fit_kernel(played, 200, 500, 5, 10**6, np.random.default_rng(0))
     assert len(few.representatives) <= model_module.MOST_OUTCOMES // (200 * few.choice.neighbours) < 500
     assert few.rows.ptr.size == 200 * len(few.representatives) + 1
+
+
+def test_many_coordinates_have_fewer_representatives():
+    assert model_module.affordable(27 * 32, 24) == 439  # 27 * 32 * 24 * 439^2 is about MOST_WORK
+    assert model_module.affordable(8 * 32, 7) == 1494
+    assert model_module.affordable(8 * 64, 7) == model_module.MOST_OUTCOMES // (8 * 64) == 1000
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4 * 2000, 20)).astype(np.float32)
+    played = PlayedEpisodes.of(3, x, rng.integers(2, size=6000), rng.normal(size=6000), np.full(2000, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_module, "MOST_WORK", 2e6)
+        few = fit_kernel(played, 2, 500, 5, 10**6, np.random.default_rng(0))
+    assert len(few.representatives) ** 2 * 2 * few.choice.neighbours * 20 <= 2.2e6
+
+
+@pytest.mark.parametrize("move", ["shift", "noise"])
+def test_outcomes_of_all_actions_are_those_of_each(move, monkeypatch):
+    """Where all actions have the same neighbours, these are looked for once."""
+    rng = np.random.default_rng(1)
+    s, after, actions = rng.normal(size=(60, 2)), rng.normal(size=(60, 2)), rng.integers(0, 3, size=60)
+    actions = np.where(actions == 1, 3, actions)  # nobody tried 1
+    data = moves(s, after, actions, rng.normal(size=60), np.zeros(60, dtype=int), rng.random(60) < 0.2, np.arange(60))
+    model, asked = OutcomeModel.of(s, after, data, np.ones(2), KernelChoice(8, move, "trend"), 4), []
+    alone = {a: model.sample(s[:9] + 0.1, a) for a in (0, 2, 3)}
+    query = ActionTree.query
+    monkeypatch.setattr(ActionTree, "query", lambda tree, *rest: asked.append(1) or query(tree, *rest))
+    found = dict(model.samples(s[:9] + 0.1))
+    assert len(asked) == (1 if move == "noise" else 3)
+    assert list(found) == [0, 2, 3]
+    for a, one in found.items():
+        for name in ("after", "rewards", "ended", "weights"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone[a], name))
+
+
+def test_scores_of_actions_with_few_transitions_and_with_none():
+    rng = np.random.default_rng(2)
+    s, after = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    actions = np.where(np.arange(40) < 3, 0, 1)  # three of action 0, none of action 2
+    data = moves(s, after, actions, rng.normal(size=40), np.zeros(40, dtype=int), np.arange(40) % 3 == 0, np.arange(40))
+    model, v = OutcomeModel.of(s, after, data, np.ones(2), KernelChoice(8), 3), np.array([1.0, 0.5])
+    test = replace(data, actions=np.arange(40) % 3)
+    found = held_out_scores(model, s + 0.1, after, test, v)
+    spread = [np.abs(np.subtract.outer(x, x)).mean() / 2 for x in (data.rewards, 1.0 * data.ended, *(after - s).T)]
+    for i in range(40):
+        if i % 3 == 2:
+            assert found[i] == 3.0
+            continue
+        at = s[i : i + 1] + 0.1
+        one = model.sample(at, i % 3)
+        assert one.weights.shape[1] == (3 if i % 3 == 0 else 8)
+        follows = [one.rewards, one.ended.astype(float), *np.moveaxis(one.after - at[:, None], 2, 0)]
+        seen = [data.rewards[i], float(data.ended[i]), *(after[i] - at[0])]
+        wanted = [crps(x, one.weights, np.array([y]))[0] / z for x, y, z in zip(follows, seen, spread, strict=True)]
+        moved = 0.0 if data.ended[i] else (wanted[2] + 0.5 * wanted[3]) / 1.5
+        assert found[i] == pytest.approx(wanted[0] + wanted[1] + moved)

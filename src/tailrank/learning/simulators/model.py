@@ -8,6 +8,7 @@ observations were seen, each is its own representative, and the model is that of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -41,6 +42,8 @@ QUERIES = 1000
 """Held-out transitions that are scored."""
 MOST_OUTCOMES = 512_000
 """Of all representatives and actions; with many actions there are fewer representatives."""
+MOST_WORK = 4e9
+"""Numbers that distances of all outcomes to all representatives are made of; many coordinates ask for fewer, too."""
 REGIONS = 128
 """Of the state space, for the bonus: visits of representatives would stay few as these become more."""
 MOST_VALUES = 10_000_000
@@ -125,7 +128,7 @@ def fit_kernel(
     after = made.place(data.after, (data.step + 1) / played.horizon)
     weights = relevance(s, after, data, n_actions) ** (choice.power / 2)
     first = made.place(played.first, np.zeros(played.n))
-    count = min(representatives, max(data.n // 8, 2), max(MOST_OUTCOMES // (n_actions * choice.neighbours), 2))
+    count = min(representatives, max(data.n // 8, 2), affordable(n_actions * choice.neighbours, s.shape[1]))
     centres = spread_out(np.vstack([after[~data.ended], first]), weights, count, rng)
     neighbours = min(max(s.shape[1] + 2, 4), 8, len(centres))
     model = OutcomeModel.of(s, after, data, weights, choice, n_actions)
@@ -149,6 +152,11 @@ def fit_kernel(
         halves=_halves(model, centres, neighbours, n_actions, scale, rng),
         allowed=_allowed(data, near, len(centres), n_actions),
     )
+
+
+def affordable(outcomes: int, coordinates: int) -> int:
+    """How many representatives with so many outcomes of their actions are not too many, at least 2."""
+    return max(min(MOST_OUTCOMES // outcomes, math.isqrt(int(MOST_WORK / (outcomes * coordinates)))), 2)
 
 
 def _halves(
@@ -285,10 +293,7 @@ def kernel_rows(
     M = len(centres)
     places = np.ascontiguousarray(centres * model.weights)
     parts = []
-    for a in range(n_actions):
-        if model.places[a].rows.size == 0:
-            continue
-        found = model.sample(centres, a)
+    for a, found in model.samples(centres):
         n, K, k = found.after.shape
         index, phi = interpolation((found.after * model.weights).reshape(n * K, k), places, neighbours)
         over = found.ended.reshape(n * K)

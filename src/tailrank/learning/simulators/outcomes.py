@@ -13,6 +13,7 @@ the coordinates of x', each as a share of the CRPS of a prediction that does not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +83,24 @@ class OutcomeModel:
         fitted = None if trend is None else trend.at(s, data.actions)
         return cls(s, after, data, weights, choice, places, moves, trend, fitted)
 
-    def sample(self, s: np.ndarray, action: int) -> OutcomeSample:
-        """Outcomes of an action at coordinates s [n, k]; K is less where the action has fewer transitions."""
-        tree = self.places[-1] if self.choice.move == "noise" else self.places[action]
-        K = min(self.choice.neighbours, tree.rows.size)
-        distance, near = tree.query(s * self.weights, K)
+    def around(self, s: np.ndarray, action: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and rows [n, K] of the transitions of an action, or of all, that are nearest to s [n, k]; K is less
+        where there are fewer."""
+        tree = self.places[-1 if action is None else action]
+        return tree.query(s * self.weights, min(self.choice.neighbours, tree.rows.size))
+
+    def samples(self, s: np.ndarray) -> Iterator[tuple[int, OutcomeSample]]:
+        """Each action that was tried, with its outcomes at s [n, k]; neighbours of all actions are found once."""
+        shared = self.around(s) if self.choice.move == "noise" else None
+        for action, tree in enumerate(self.places[:-1]):
+            if tree.rows.size:
+                yield action, self.sample(s, action, shared)
+
+    def sample(self, s: np.ndarray, action: int, around: tuple[np.ndarray, np.ndarray] | None = None) -> OutcomeSample:
+        """Outcomes of an action at coordinates s [n, k], made of the transitions `around` or of those that are."""
+        if around is None:
+            around = self.around(s, None if self.choice.move == "noise" else action)
+        distance, near = around
         half = 0.5 * distance[:, -1:]
         weights = np.exp(-0.5 * (distance / np.where(half > 0, half, 1.0)) ** 2)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -153,23 +167,33 @@ def held_out_scores(
     Each part is divided by the CRPS that a prediction which looks at nothing has among the model's own transitions.
     v [k]: weights of the coordinates of x'; of an episode that ended, x' does not count.
     """
-    total, shares = np.zeros(data.n), v / v.sum()
     plain = [_spread(model.data.rewards), _spread(model.data.ended.astype(np.float64))]
-    moved = [_spread((model.after - model.s)[:, j]) for j in range(v.size)]
-    for a in np.unique(data.actions):
-        mine = np.flatnonzero(data.actions == a)
-        if model.places[a].rows.size == 0:
-            total[mine] += 3.0
-            continue
-        found = model.sample(s[mine], int(a))
-        parts = (found.rewards, data.rewards[mine]), (found.ended.astype(float), data.ended[mine].astype(float))
-        for (values, seen), scale in zip(parts, plain, strict=True):
-            total[mine] += crps(values, found.weights, seen) / scale if scale > 0 else 0.0
-        for j in np.flatnonzero((v > 0) & (np.array(moved) > 0)):
-            change = found.after[:, :, j] - s[mine, None, j]
-            part = crps(change, found.weights, after[mine, j] - s[mine, j]) / moved[j]
-            total[mine] += np.where(data.ended[mine], 0.0, shares[j] * part)
+    moved = np.array([_spread((model.after - model.s)[:, j]) for j in range(v.size)])
+    found, known = _predictions(model, s, data.actions)
+    total, shares = np.where(known, 0.0, 3.0), v / v.sum()
+    parts = (found.rewards, data.rewards), (found.ended.astype(float), data.ended.astype(float))
+    for (values, seen), scale in zip(parts, plain, strict=True):
+        total += crps(values, found.weights, seen) * known / scale if scale > 0 else 0.0
+    for j in np.flatnonzero((v > 0) & (moved > 0)):
+        part = crps(found.after[:, :, j] - s[:, j, None], found.weights, after[:, j] - s[:, j]) / moved[j]
+        total += np.where(data.ended | ~known, 0.0, shares[j] * part)
     return total
+
+
+def _predictions(model: OutcomeModel, s: np.ndarray, actions: np.ndarray) -> tuple[OutcomeSample, np.ndarray]:
+    """Outcomes of actions [n] at s [n, k], with weight 0 where an action has fewer than others; and [n] whether there
+    are any."""
+    shape = (len(s), min(model.choice.neighbours, model.data.n))
+    after, rewards, weights = np.zeros((*shape, s.shape[1])), np.zeros(shape), np.zeros(shape)
+    ended, known = np.zeros(shape, dtype=bool), np.zeros(len(s), dtype=bool)
+    for a in np.unique(actions):
+        if model.places[a].rows.size:
+            mine = np.flatnonzero(actions == a)
+            found = model.sample(s[mine], int(a))
+            K, known[mine] = found.weights.shape[1], True
+            after[mine, :K], rewards[mine, :K] = found.after, found.rewards
+            ended[mine, :K], weights[mine, :K] = found.ended, found.weights
+    return OutcomeSample(after, rewards, ended, weights), known
 
 
 def _spread(values: np.ndarray) -> float:
