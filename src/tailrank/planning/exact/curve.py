@@ -9,7 +9,7 @@ the lower convex hull of the points (c, V(c)).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -137,13 +137,12 @@ class InductionRequest:
 
         check: called before every step; what it raises ends the induction.
         """
-        result = self.induct(mean_actions, check)
-        index, units = result.curve(self.mdp.start)
-        mean = result.mean_curve(self.mdp.start) if self.neutral is not None else None
-        curve = Curve.of(self.grid, index, units, mean)
+        slopes = (1.0,) if self.neutral is None else (1.0, 0.0)
+        mixed = [induction.StartCurve(self.layout.tables[0], self.mdp.start, slope) for slope in slopes]
+        actions = self.induct(mean_actions, check, curves=mixed).actions
+        mean = None if self.neutral is None else mixed[1].total
+        curve = Curve.of(self.grid, mixed[0].budgets, mixed[0].total, mean)
         curve = curve if self.most is None else curve.up_to(self.most)
-        actions = result.actions
-        del result  # its tables take the most memory
         return curve, self.policy(actions, mean_actions) if self.keep_actions else None
 
     def induct(
@@ -153,6 +152,7 @@ class InductionRequest:
         *,
         bonus: np.ndarray | None = None,
         final: np.ndarray | None = None,
+        curves: Sequence[induction.StartCurve] = (),
     ) -> induction.Induction:
         """The induction itself; see `induction.induct`."""
         return induction.induct(
@@ -164,6 +164,7 @@ class InductionRequest:
             bonus=bonus,
             neutral=self.neutral,
             final=final,
+            curves=curves,
             check=check,
         )
 
