@@ -15,15 +15,13 @@ FAR = 2**60
 
 @lru_cache(maxsize=8)
 def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
-    from tailrank.planning.exact._forward_kernels import GROUP
-
     ptr, next_state, _, _ = mdp.rows(block)
-    begins = np.minimum(ptr[: -1 : GROUP * mdp.n_actions], next_state.size - 1)
+    begins = np.minimum(ptr[: -1 : mdp.n_actions], next_state.size - 1)
     return np.stack([extreme.reduceat(next_state, begins) for extreme in (np.minimum, np.maximum)])
 
 
 def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
-    """The first and the last state that each group of states leads to at step h, [2, groups]."""
+    """The first and the last state that each state leads to at step h, [2, S]."""
     return _reach(mdp, h if mdp.n_blocks > 1 else 0)
 
 

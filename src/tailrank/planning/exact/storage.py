@@ -23,6 +23,11 @@ CHUNK = 2**18
 """Entries of a chunk, about."""
 
 
+NONE = np.empty(0, np.int64)
+FEW = 6
+"""Chunks that a chunk of a law may come from on average: those who push look at all of them."""
+
+
 @dataclass(frozen=True)
 class Tables:
     """Ragged tables of one step: state s owns entries offset[s]:offset[s + 1], budgets from first[s].
@@ -65,10 +70,12 @@ class Tables:
 
 @dataclass(frozen=True)
 class Task:
-    """A chunk of a step that is computed, and the (step, chunk) of those of the next step that nobody reads later."""
+    """A chunk of a step that is computed, which chunks of the next step it reads [n], and the (step, chunk) of those
+    that nobody reads later."""
 
     step: int
     chunk: int
+    read: np.ndarray
     released: tuple[tuple[int, int], ...]
 
 
@@ -89,18 +96,28 @@ class Storage:
     turns: int
 
     @classmethod
-    def of(cls, mdp: FiniteMDP, tables: tuple[Tables, ...], ahead: bool) -> Storage:
-        """The chunks for tables [H + 1] of the MDP. ahead: whether a step may begin before the next one is
-        done, which takes less memory if there are many chunks."""
+    def of(
+        cls, mdp: FiniteMDP, tables: tuple[Tables, ...], ahead: bool, forward: bool = False, whole: bool = False
+    ) -> Storage:
+        """The chunks for tables [H + 1] of the MDP.
+
+        ahead: whether a step may begin before the next one is done, which takes less memory if there are many chunks.
+        forward: the tables are of a law that goes forward, the last first; it reads where it comes from, and if that is
+        much, all states are one chunk. whole: they are.
+        """
         widest = max(tables, key=lambda t: t.stored)
         cuts = np.array([0, mdp.n_states])
-        if widest.stored > WHOLE:
+        if widest.stored > WHOLE and not whole:
             chunks = max(1, min(widest.stored // CHUNK, mdp.n_states))
             own = np.cumsum(np.diff(widest.offset) + 2 * widest.pad)
             inner = np.searchsorted(own, own[-1] * np.arange(1, chunks) / chunks)
             cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
-        slot = max(int(np.diff(t.offset[cuts] + 2 * t.pad * cuts).max()) for t in tables)
         reads = [_reads(mdp, block, cuts) for block in range(mdp.n_blocks)]
+        if forward:
+            reads = [found.T for found in reversed(reads[: len(tables) - 1])]
+            if max(found.sum() for found in reads) > FEW * (cuts.size - 1):
+                cuts, reads = np.array([0, mdp.n_states]), [np.ones((1, 1), bool)]
+        slot = max(int(np.diff(t.offset[cuts] + 2 * t.pad * cuts).max()) for t in tables)
         ways = (_ordered(reads, len(tables) - 1, way) for way in ((False, True) if ahead else (False,)))
         order, slots, passing, turns = min(ways, key=lambda found: found[2])
         return cls(cuts, order, slot, slots, passing, turns)
@@ -140,7 +157,7 @@ def _ordered(reads: list[np.ndarray], steps: int, ahead: bool) -> tuple[tuple[Ta
     ready = deque((steps, i) for i in range(chunks))
     while ready:
         h, i = ready.popleft()
-        released = list[tuple[int, int]]()
+        read, released = NONE, list[tuple[int, int]]()
         used[h, i] = True
         in_use += h > 0
         most, passing = max(most, in_use + int(used[0].sum())), max(passing, in_use + (h == 0))
@@ -159,5 +176,5 @@ def _ordered(reads: list[np.ndarray], steps: int, ahead: bool) -> tuple[tuple[Ta
         for place in released:
             used[place] = False
         in_use -= len(released)
-        order.append(Task(h, i, tuple(released)))
+        order.append(Task(h, i, read, tuple(released)))
     return tuple(order), most, passing, turns
