@@ -19,7 +19,7 @@ from tailrank.models.ragged import owners
 WHOLE = 2**23
 """Entries of a step up to which its states are one chunk."""
 
-CHUNK = 2**18
+CHUNK = 2**19
 """Entries of a chunk, about."""
 
 
