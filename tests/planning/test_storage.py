@@ -9,6 +9,7 @@ import pytest
 
 from tailrank import FiniteMDP, solve
 from tailrank.planning.exact import induction, pushing, storage
+from tailrank.planning.exact.curve import InductionRequest
 from tailrank.planning.exact.return_law import return_law
 
 
@@ -73,6 +74,13 @@ def test_near_states_need_a_few_chunks_of_each_step(monkeypatch):
     forward = storage.Storage.of(mdp, tables[::-1], True, forward=True)
     assert forward.cuts.size > 20
     assert forward.passing < 0.8 * (forward.cuts.size - 1)
+
+
+def test_what_a_solve_is_said_to_need_leaves_out_the_first_step(monkeypatch):
+    mdp = walk()
+    grid, found = stored(monkeypatch, mdp)
+    job = InductionRequest(mdp, grid, induction.layout(mdp, grid, induction.reachable(mdp)), keep_actions=True)
+    assert job.kept_bytes - job.bytes == 8 * found.slot * (found.slots - found.passing) > 0
 
 
 def test_states_anywhere_need_two_steps_one_after_the_other(monkeypatch):

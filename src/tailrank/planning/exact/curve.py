@@ -127,10 +127,18 @@ class InductionRequest:
 
     @property
     def bytes(self) -> int:
-        """Memory the induction will take."""
+        """Memory that `run` will take."""
+        return self._bytes(self.layout.storage.passing)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that `induct` will take, which keeps the tables of the first step."""
+        return self._bytes(self.layout.storage.slots)
+
+    def _bytes(self, slots: int) -> int:
         actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
         tables = 16 * self.mdp.n_states * self.mdp.horizon
-        return 8 * self.layout.storage.entries * (1 if self.neutral is None else 2) + actions + tables
+        return 8 * slots * self.layout.storage.slot * (1 if self.neutral is None else 2) + actions + tables
 
     def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
         """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
@@ -182,11 +190,11 @@ class InductionRequest:
         )
 
 
-def require_memory(job: InductionRequest, limit: int) -> None:
-    """Raise if the induction would not fit."""
-    if job.bytes > limit:
+def require_memory(job: InductionRequest, needed: int, limit: int) -> None:
+    """Raise if the induction, which needs so many bytes, would not fit."""
+    if needed > limit:
         raise InputError(
-            f"grid: spacing {float(job.grid.unit):g} needs {job.bytes / 2**30:.3g} GB for "
+            f"grid: spacing {float(job.grid.unit):g} needs {needed / 2**30:.3g} GB for "
             f"{job.layout.entries} budget entries, the limit is {limit / 2**30:.3g} GB; "
             "raise memory=..., or use a coarser unit=... or a larger tolerance=..."
         )

@@ -127,11 +127,6 @@ class Storage:
         """Whether chunks are known to read little more than their own part of the next step, which caches then hold."""
         return self.slots < 1.5 * (self.cuts.size - 1)
 
-    @property
-    def entries(self) -> int:
-        """Entries of all slots."""
-        return self.slot * self.slots
-
 
 def _reads(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> np.ndarray:
     """Whether chunk i reads chunk j of the next step, [chunks, chunks]."""
