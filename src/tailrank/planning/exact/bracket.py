@@ -73,7 +73,7 @@ def refine_brackets(
         )
     jobs = _jobs(problem, spacing, None)
     for job in jobs:
-        require_memory(job, limits.bytes)
+        require_memory(job, job.bytes, limits.bytes)
     started = time.perf_counter()
     found = _pass(problem, jobs, brackets, None, unlimited)
     while unit is None and (excess := _excess(problem, brackets, limits)) > 1.0:

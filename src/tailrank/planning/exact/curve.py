@@ -9,7 +9,7 @@ the lower convex hull of the points (c, V(c)).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,23 +127,30 @@ class InductionRequest:
 
     @property
     def bytes(self) -> int:
-        """Memory the induction will take."""
+        """Memory that `run` will take."""
+        return self._bytes(self.layout.storage.passing)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that `induct` will take, which keeps the tables of the first step."""
+        return self._bytes(self.layout.storage.slots)
+
+    def _bytes(self, slots: int) -> int:
         actions = induction.action_type(self.mdp.n_actions).itemsize * self.layout.entries if self.keep_actions else 0
         tables = 16 * self.mdp.n_states * self.mdp.horizon
-        return 8 * self.layout.storage.entries * (1 if self.neutral is None else 2) + actions + tables
+        return 8 * slots * self.layout.storage.slot * (1 if self.neutral is None else 2) + actions + tables
 
     def run(self, mean_actions: np.ndarray, check: Callable[[], None] = unlimited) -> tuple[Curve, BudgetPolicy | None]:
         """The curve over budgets, and the policy (its budget still to be chosen) if actions are kept.
 
         check: called before every step; what it raises ends the induction.
         """
-        result = self.induct(mean_actions, check)
-        index, units = result.curve(self.mdp.start)
-        mean = result.mean_curve(self.mdp.start) if self.neutral is not None else None
-        curve = Curve.of(self.grid, index, units, mean)
+        slopes = (1.0,) if self.neutral is None else (1.0, 0.0)
+        mixed = [induction.StartCurve(self.layout.tables[0], self.mdp.start, slope) for slope in slopes]
+        actions = self.induct(mean_actions, check, curves=mixed).actions
+        mean = None if self.neutral is None else mixed[1].total
+        curve = Curve.of(self.grid, mixed[0].budgets, mixed[0].total, mean)
         curve = curve if self.most is None else curve.up_to(self.most)
-        actions = result.actions
-        del result  # its tables take the most memory
         return curve, self.policy(actions, mean_actions) if self.keep_actions else None
 
     def induct(
@@ -153,6 +160,7 @@ class InductionRequest:
         *,
         bonus: np.ndarray | None = None,
         final: np.ndarray | None = None,
+        curves: Sequence[induction.StartCurve] = (),
     ) -> induction.Induction:
         """The induction itself; see `induction.induct`."""
         return induction.induct(
@@ -164,6 +172,7 @@ class InductionRequest:
             bonus=bonus,
             neutral=self.neutral,
             final=final,
+            curves=curves,
             check=check,
         )
 
@@ -181,11 +190,11 @@ class InductionRequest:
         )
 
 
-def require_memory(job: InductionRequest, limit: int) -> None:
-    """Raise if the induction would not fit."""
-    if job.bytes > limit:
+def require_memory(job: InductionRequest, needed: int, limit: int) -> None:
+    """Raise if the induction, which needs so many bytes, would not fit."""
+    if needed > limit:
         raise InputError(
-            f"grid: spacing {float(job.grid.unit):g} needs {job.bytes / 2**30:.3g} GB for "
+            f"grid: spacing {float(job.grid.unit):g} needs {needed / 2**30:.3g} GB for "
             f"{job.layout.entries} budget entries, the limit is {limit / 2**30:.3g} GB; "
             "raise memory=..., or use a coarser unit=... or a larger tolerance=..."
         )

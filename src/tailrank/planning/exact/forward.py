@@ -15,10 +15,8 @@ FAR = 2**60
 
 @lru_cache(maxsize=8)
 def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
-    from tailrank.planning.exact._forward_kernels import GROUP
-
     ptr, next_state, _, _ = mdp.rows(block)
-    begins = ptr[: -1 : GROUP * mdp.n_actions]
+    begins = ptr[: -1 : mdp.n_actions]
     some = begins < np.append(begins[1:], ptr[-1])  # in a chain of what can be met others have no rows
     found = np.full((2, begins.size), -1, dtype=next_state.dtype)
     for i, extreme in enumerate((np.minimum, np.maximum)):
@@ -27,7 +25,7 @@ def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
 
 
 def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
-    """The first and the last state that each group of states leads to at step h, [2, groups]; -1: none."""
+    """The first and the last state that each state leads to at step h, [2, S]; -1: none."""
     return _reach(mdp, h if mdp.n_blocks > 1 else 0)
 
 

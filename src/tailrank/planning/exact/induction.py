@@ -13,9 +13,10 @@ tables are as narrow as the spread of what is still open, for rewards of any sig
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,10 @@ KEPT_UNITS = 5_000_000
 """Rows up to which the units of all steps are kept for the next induction on the same MDP and grid."""
 
 
+CERTAIN_OF_NONE = -(2**60)
+"""A budget that is met for certain, whatever is done: below all."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Which budgets matter at which step and state: tables [H + 1], the work they stand for, and where they lie."""
@@ -69,6 +74,38 @@ class Layout:
         return 8 * max(a.stored + b.stored for a, b in zip(self.tables, self.tables[1:], strict=False))
 
 
+class StartCurve:
+    """One column of the tables of the first step, mixed by the start law [S] as they are added.
+
+    The budgets are those between the least and the most that can be earned from some start; where starts leave a gap
+    V is linear, so a maximiser of c - V / tau is always among them. slope: that of a table above its last entry.
+    """
+
+    def __init__(self, tables: Tables, start: np.ndarray, slope: float) -> None:
+        self._tables, self._start, self._slope = tables, start, slope
+        spans = _union(*(x[start > 0] for x in (tables.first, tables.last)))
+        self._parts = [(low, np.zeros(high - low + 1)) for low, high in spans]
+
+    def add(self, begin: int, end: int, places: np.ndarray, values: np.ndarray) -> None:
+        """Add what the states begin..end-1 have; places [S, 3]: see `Tables.place`."""
+        from tailrank.planning.exact import _kernels
+
+        states, tables = slice(begin, end), self._tables
+        own = (self._start[states], tables.first[states], tables.offset[begin : end + 1], places[states], values)
+        for low, total in self._parts:
+            _kernels.mix_tables(*own, low, total, self._slope)
+
+    @property
+    def budgets(self) -> np.ndarray:
+        """The budgets, [C]."""
+        return np.concatenate([np.arange(low, low + total.size) for low, total in self._parts])
+
+    @property
+    def total(self) -> np.ndarray:
+        """What was added so far, [C]."""
+        return np.concatenate([total for _, total in self._parts])
+
+
 @dataclass(frozen=True)
 class Induction:
     """Result of the induction: the first step's values, and the actions of all tables in order, if kept.
@@ -90,26 +127,16 @@ class Induction:
         return np.asarray(self.values[begin[:, None] + np.arange(n)])
 
     def curve(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S].
-
-        The budgets are those between the least and the most that can be earned from some start; where
-        starts leave a gap V is linear, so a maximiser of c - V / tau is always among them.
-        """
-        spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
-        budgets = np.concatenate([np.arange(low, high + 1) for low, high in spans])
-        return budgets, np.concatenate([self._mixed(start, self.values, *span, slope=1.0) for span in spans])
+        """Budgets [C] and min over policies of E(c - R)^+ [C], in units, from the start law [S]; see `StartCurve`."""
+        mixed = StartCurve(self.layout.tables[0], start, 1.0)
+        mixed.add(0, start.size, self.places, self.values)
+        return mixed.budgets, mixed.total
 
     def mean_curve(self, start: np.ndarray) -> np.ndarray:
         """The best mean of a policy that attains the curve, at each of its budgets, [C]."""
-        spans = _union(*(x[start > 0] for x in (self.layout.tables[0].first, self.layout.tables[0].last)))
-        return np.concatenate([self._mixed(start, self.means, *span, slope=0.0) for span in spans])
-
-    def _mixed(self, start: np.ndarray, values: np.ndarray, low: int, high: int, *, slope: float) -> np.ndarray:
-        from tailrank.planning.exact import _kernels
-
-        tables, total = self.layout.tables[0], np.zeros(high - low + 1)
-        _kernels.mix_tables(start, tables.first, tables.offset, self.places, values, low, total, slope)
-        return total
+        mixed = StartCurve(self.layout.tables[0], start, 0.0)
+        mixed.add(0, start.size, self.places, self.means)
+        return mixed.total
 
 
 def _union(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
@@ -128,7 +155,7 @@ def units_of_steps(mdp: FiniteMDP, grid: BudgetGrid) -> Callable[[int], np.ndarr
     def units(h: int) -> np.ndarray:
         return grid.units(h, mdp.scaled_rewards(h))
 
-    if mdp.same_every_step and _constant(grid):
+    if unchanging(mdp, grid):
         once = units(0)
         return lambda h: once
     if mdp.n_blocks > 1 and mdp.prob.size <= KEPT_UNITS:
@@ -137,8 +164,9 @@ def units_of_steps(mdp: FiniteMDP, grid: BudgetGrid) -> Callable[[int], np.ndarr
     return units
 
 
-def _constant(grid: BudgetGrid) -> bool:
-    return all(x == grid.origin[0] for x in grid.origin)
+def unchanging(mdp: FiniteMDP, grid: BudgetGrid) -> bool:
+    """Whether rows and their whole units are the same at every step."""
+    return mdp.same_every_step and all(x == grid.origin[0] for x in grid.origin)
 
 
 def reachable(mdp: FiniteMDP) -> np.ndarray:
@@ -193,7 +221,7 @@ def layout(
         for t, span in zip(tables[1:], (*spans[1:], 0), strict=True)
     ]
     tables = [*reversed(padded), tables[0]]
-    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))
+    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables), unchanging(mdp, grid)))
 
 
 def _caps(mdp: FiniteMDP, step_units: Callable[[int], np.ndarray], steps: int, most: int) -> list[np.ndarray]:
@@ -214,6 +242,7 @@ def induct(
     bonus: np.ndarray | None = None,
     neutral: np.ndarray | None = None,
     final: np.ndarray | None = None,
+    curves: Sequence[StartCurve] = (),
     check: Callable[[], None] = unlimited,
 ) -> Induction:
     """Run the induction on a layout; `check` is called before every step, or more often.
@@ -224,43 +253,37 @@ def induct(
     by the mean, carried in a second table; otherwise the lowest is taken. It is empty for layouts that do not begin
     where all actions tie.
     final: the values of the last tables, if they are not (c - terminal)^+; the layout must then hold all that is met.
+    curves: of the values and (if told apart) of the means; where given, the tables of the first step are added to them,
+    in the order in which they are computed, and not kept.
     """
     from tailrank.planning._row_kernels import BLOCK
     from tailrank.planning.exact import _kernels
 
     tables, storage, cuts = plan.tables, plan.storage, plan.storage.cuts
     step_units = units_of_steps(mdp, grid)
-    values = np.empty(storage.entries + BLOCK)  # kernels read whole vectors, past the last table
+    free = list(range(storage.passing if curves else storage.slots))
+    values = np.empty(storage.slot * len(free) + BLOCK)  # kernels read whole vectors, past the last table
     means = np.empty(0 if neutral is None else values.size)
     left = origins_left(grid) if neutral is not None and neutral.size else np.empty(0)
+    above = neutral - left[:, None] if neutral is not None and left.any() else neutral
     # What can be met for certain, where many actions tie: a bonus or other final values may be of any sign.
     known = neutral is not None and neutral.size > 0 and final is None and bonus is None
-    certain = tables[-1].first if known else np.empty(0, np.int64)
+    certain = np.full((storage.turns, mdp.n_states if known else 0), CERTAIN_OF_NONE)
     begins = plan.begins
     kept = np.empty(begins[-1] if keep_actions else 0, dtype=action_type(mdp.n_actions))
-    places, places_next = np.empty((mdp.n_states, 3), np.int64), np.empty((mdp.n_states, 3), np.int64)
+    places = np.empty((storage.turns, mdp.n_states, 3), np.int64)
     no_action, no_bonus = np.full(mdp.n_states, -1), np.zeros(mdp.n_states * mdp.n_actions)
-    free = list(range(storage.slots))
 
-    def place(t: Tables, chunk: int) -> int:
-        """Give a chunk of tables a free slot; which it is."""
-        slot = free.pop()
-        t.place(slice(cuts[chunk], cuts[chunk + 1]), slot * storage.slot, places)
-        return slot
+    def turn(h: int) -> int:
+        return h % storage.turns
 
-    slots = [place(tables[-1], chunk) for chunk in range(cuts.size - 1)]
-    for chunk, slot in enumerate(slots):
-        begin, end = tables[-1].offset[cuts[chunk]], tables[-1].offset[cuts[chunk + 1]]
-        at = slice(slot * storage.slot, slot * storage.slot + end - begin)
-        values[at] = 0.0 if final is None else final[begin:end]
-        means[at] = 0.0
-    for h in reversed(range(len(tables) - 1)):
+    # Steps in turn need what is the same for all of them; otherwise one step comes after the other.
+    @lru_cache(maxsize=len(tables) if unchanging(mdp, grid) else 1)
+    def arguments(h: int) -> tuple[Any, ...]:
+        """What the kernel needs for all states at step h."""
         here, after = tables[h], tables[h + 1]
         ptr, next_state, prob, _ = mdp.rows(h)
-        places, places_next = places_next, places
-        actions = kept[begins[h] : begins[h + 1]] if keep_actions else kept
-        certain_next, certain = certain, np.full(certain.size, -(2**60))
-        arguments = (
+        return (
             mdp.n_actions,
             ptr,
             next_state,
@@ -270,27 +293,47 @@ def induct(
             here.first,
             here.offset,
             here.pad,
-            places_next,
-            places,
+            places[turn(h + 1)],
+            places[turn(h)],
             values,
-            actions,
+            kept[begins[h] : begins[h + 1]] if keep_actions else kept,
             no_action if at_ends is None else at_ends[h],
             TIE,
             after.stored > CACHED and not storage.near,
             no_bonus if neutral is None else mean_rewards(mdp, grid, h),
-            *(no_bonus if neutral is None else neutral[i] - left[i] if left.size else neutral for i in (h, h + 1)),
+            *(no_bonus if above is None else above[i] if left.size else above for i in (h, h + 1)),
             means,
-            certain_next,
-            certain,
+            certain[turn(h + 1)],
+            certain[turn(h)],
         )
-        work = mdp.rows_of_states(h) * np.diff(here.offset)
-        slots_next, slots = slots, []
-        for chunk, done in enumerate(storage.released[h if mdp.n_blocks > 1 else 0]):
-            check()
-            slots.append(place(here, chunk))
-            over_states(_kernels.backup, arguments, work[cuts[chunk] : cuts[chunk + 1]], first=int(cuts[chunk]))
-            free.extend(slots_next[i] for i in done)
-    return Induction(plan, values, kept, means, places)
+
+    slot_of = dict[tuple[int, int], int]()
+    for task in storage.order:
+        check()
+        h, here = task.step, tables[task.step]
+        begin, end = int(cuts[task.chunk]), int(cuts[task.chunk + 1])
+        at = free.pop()
+        here.place(slice(begin, end), at * storage.slot, places[turn(h)])
+        if h == len(tables) - 1:
+            entries = slice(here.offset[begin], here.offset[end])
+            own = slice(at * storage.slot, at * storage.slot + entries.stop - entries.start)
+            values[own] = 0.0 if final is None else final[entries]
+            means[own] = 0.0
+            if known:
+                certain[turn(h), begin:end] = here.first[begin:end]
+        else:
+            if known:
+                certain[turn(h), begin:end] = CERTAIN_OF_NONE
+            work = mdp.rows_of_states(h)[begin:end] * np.diff(here.offset[begin : end + 1])
+            over_states(_kernels.backup, arguments(h), work, first=begin)
+        if h == 0 and curves:
+            for curve, column in zip(curves, (values, means), strict=False):
+                curve.add(begin, end, places[0], column)
+            free.append(at)
+        else:
+            slot_of[h, task.chunk] = at
+        free.extend(slot_of.pop(place) for place in task.released)
+    return Induction(plan, values, kept, means, places[0])
 
 
 def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:

@@ -7,7 +7,7 @@ import numpy as np
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.forward import FAR, budgets_after
-from tailrank.planning.exact.induction import Layout, tables_of, units_of_steps
+from tailrank.planning.exact.induction import Layout, tables_of, unchanging, units_of_steps
 from tailrank.planning.exact.storage import Storage
 
 
@@ -23,4 +23,4 @@ def whole_layout(mdp: FiniteMDP, grid: BudgetGrid, first: int, last: int) -> Lay
         products += float(mdp.rows_of_states(h) @ np.diff(tables[-1].offset).astype(np.float64))
         low, high = budgets_after(mdp, h, step_units(h), low, high)
         tables.append(tables_of(np.where(low <= high, low, 0), high, low <= high))
-    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables)))
+    return Layout(tuple(tables), products, Storage.of(mdp, tuple(tables), unchanging(mdp, grid)))

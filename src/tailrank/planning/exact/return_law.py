@@ -17,15 +17,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.parallel import over_states
 from tailrank.models.averaged import averaged
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact import induction
+from tailrank.planning.exact import pushing
 from tailrank.planning.exact.evaluation import Evaluation as Evaluation
 from tailrank.planning.exact.evaluation import mixed
-from tailrank.planning.exact.forward import FAR, budgets_after, reach
 from tailrank.planning.exact.limits import unlimited
+from tailrank.planning.exact.storage import Tables
 from tailrank.policies.moved import Moved
 from tailrank.policies.shapes import check_fits
 from tailrank.policies.tables import BudgetPolicy, ClonedPolicy, MarkovPolicy, MixedPolicy, Policy
@@ -155,85 +154,76 @@ def _lattice(
 
     None if what was earned until some step spreads too far for a table.
     """
-    from tailrank.planning.exact import _forward_kernels as _kernels
-
     exact = grid.rounding == "exact"
     budget = policy.budget if isinstance(policy, BudgetPolicy) else 0
-    states = mdp.start > 0
-    low, high = np.where(states, budget, FAR), np.where(states, budget, -FAR)
-    spread = np.concatenate([[0], np.cumsum(states)])
-    nothing = np.zeros(0)
-    law = [mdp.start[states], *(nothing if exact else np.zeros(int(spread[-1])) for _ in range(2))]
     stop = mdp.horizon if exact else _last_open_step(mdp, grid)
-    step_units = induction.units_of_steps(mdp, grid)
-    for h in range(stop):
-        check()
-        ptr, next_state, prob, _ = mdp.rows(h)
-        units = step_units(h)
-        error = nothing if exact else _units_and_error(mdp, grid, h)[1]
-        low_next, high_next = budgets_after(mdp, h, units, low, high)
-        spread_next = np.concatenate([[0], np.cumsum(np.maximum(high_next - low_next + 1, 0))])
-        size = int(spread_next[-1])
-        if size > LATTICE_LIMIT:
-            return None
-        after = [np.zeros(size), nothing, nothing] if exact else [np.zeros(size) for _ in range(3)]
-        rows = (mdp.n_actions, ptr, next_state, prob, units, error, reach(mdp, h))
-        arguments = (*rows, *_step_tables(policy, h), low, spread, *law, low_next, spread_next, *after)
-        over_states(_kernels.push_forward, arguments, np.diff(spread_next), finely=False)
-        low, high, spread, law = low_next, high_next, spread_next, after
-    if law[0].sum() < 1.0 - 1e-9:
+    tables = pushing.budget_tables(mdp, grid, stop, budget, LATTICE_LIMIT, check)
+    if tables is None:
+        return None
+    cells = _Cells(tables[-1], policy, mdp, grid, stop)
+    pushing.push(policy, mdp, grid, tables, cells.add, whole=not cells.one_by_one, check=check)
+    left, columns = cells.found()
+    if columns[0].sum() < 1.0 - 1e-9:
         raise checks.InputError(
-            f"policy: plays an action that is not available with probability {1.0 - law[0].sum():.3g}"
+            f"policy: plays an action that is not available with probability {1.0 - columns[0].sum():.3g}"
         )
     if exact:
-        earned, (mass,) = _by_return(low, spread, law[:1])
-        value = np.asarray(grid.value(budget - earned))
+        mass, value = columns[0], np.asarray(grid.value(budget - left))
         return Evaluation(ReturnLaw(value, mass / mass.sum()), np.zeros(value.size), "lattice")
-    _add_tail(policy, mdp, grid, stop, np.repeat(np.arange(mdp.n_states), np.diff(spread)), law)
-    ended = sum(int(_units_and_error(mdp, grid, h)[0][0]) for h in range(stop, mdp.horizon))
-    left, cells = _by_return(low, spread, law)
-    return _rounded_cells(grid, budget - (left - ended), cells)
+    ended = sum(int(pushing.units_and_error(mdp, grid, h)[0][0]) for h in range(stop, mdp.horizon))
+    return _rounded_cells(grid, budget - (left - ended), columns)
 
 
-def _by_return(low: np.ndarray, spread: np.ndarray, law: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The budgets that are left with positive probability, falling, and the columns of the law added up by them."""
-    from tailrank.planning.exact import _forward_kernels as _kernels
+class _Cells:
+    """The columns of a law added up by the budget that is left, in which chunk of states after the other they come."""
 
-    own = np.diff(spread)
-    most = int((low + own - 1)[own > 0].max())
-    span = most - int(low[own > 0].min()) + 1
-    if span > 4 * int(spread[-1]) + 1024:  # far apart: a table of all budgets would be mostly empty
-        budgets = np.arange(int(spread[-1])) - np.repeat(spread[:-1] - low, own)
-        left, where = np.unique(-budgets[law[0] > 0], return_inverse=True)
-        return -left, [np.bincount(where, weights=x[law[0] > 0]) for x in law]
-    sums = np.zeros((len(law), span))
-    for column, total in zip(law, sums, strict=True):
-        _kernels.collect(low, spread, column, most, total)
-    met = np.flatnonzero(sums[0] > 0)
-    return most - met, list(sums[:, met])
+    def __init__(
+        self, last: Tables, policy: BudgetPolicy | MarkovPolicy, mdp: FiniteMDP, grid: BudgetGrid, stop: int
+    ) -> None:
+        self._last, self._rest, self._exact = last, (policy, mdp, grid, stop), grid.rounding == "exact"
+        own = np.diff(last.offset) > 0
+        self._most = int(last.last[own].max())
+        span = self._most - int(last.first[own].min()) + 1
+        self._dense = span <= 4 * last.size + 1024  # far apart: a table of all budgets would be mostly empty
+        self._sums = np.zeros((1 if self._exact else 3, span if self._dense else 0))
+        self._found: tuple[np.ndarray, list[np.ndarray]] | None = None
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether chunks may come one by one; otherwise all states are added in one call."""
+        return self._exact and self._dense
 
-def _units_and_error(mdp: FiniteMDP, grid: BudgetGrid, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rounded rewards [n] in units, and true minus rounded [n] in reward units, for step h."""
-    reward = mdp.scaled_rewards(h)
-    units = grid.units(h, reward)
-    return units, reward - float(grid.origin[h]) - units * float(grid.unit)
+    def add(self, begin: int, end: int, places: np.ndarray, columns: tuple[np.ndarray, ...]) -> None:
+        """See `pushing.Finish`."""
+        from tailrank.planning.exact import _forward_kernels as _kernels
 
+        last, size = self._last, self._last.size
+        if not self._exact or not self._dense:
+            at = int(places[0, 0] + places[0, 2])
+            law = [column[at : at + size] for column in columns[: len(self._sums)]]
+            state = np.repeat(np.arange(last.first.size), np.diff(last.offset))
+        if not self._exact:
+            _add_tail(*self._rest, state, law)
+        if self._dense:
+            for column, total in zip(columns, self._sums, strict=False):
+                _kernels.collect(begin, end, places, column, self._most, total)
+        else:
+            budgets = np.arange(size) + (last.first - last.offset[:-1])[state]
+            left, where = np.unique(-budgets[law[0] > 0], return_inverse=True)
+            self._found = -left, [np.bincount(where, weights=x[law[0] > 0]) for x in law]
 
-def _step_tables(policy: BudgetPolicy | MarkovPolicy, h: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """first [S], offset [S + 1], actions, elsewhere [S]: the tables of step h."""
-    if isinstance(policy, BudgetPolicy):
-        return policy.first[h], policy.offset[h], policy.actions, policy.elsewhere[h]
-    actions = policy.actions[h]
-    # The type that budget policies have: the kernel need not be compiled for another.
-    short = actions.astype(induction.action_type(int(actions.max(initial=0)) + 1))
-    return np.zeros(actions.size, dtype=np.int64), np.arange(actions.size + 1), short, actions
+    def found(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The budgets that are left with positive probability, falling, and the columns added up by them."""
+        if self._found is not None:
+            return self._found
+        met = np.flatnonzero(self._sums[0] > 0)
+        return self._most - met, list(self._sums[:, met])
 
 
 def _last_open_step(mdp: FiniteMDP, grid: BudgetGrid) -> int:
     """The first step from which on all rewards of a step round to one number, so budgets cannot differ."""
     for h in reversed(range(mdp.horizon)):
-        units = _units_and_error(mdp, grid, h)[0]
+        units = pushing.units_and_error(mdp, grid, h)[0]
         if units.min() != units.max():
             return h + 1
     return 0
@@ -252,7 +242,7 @@ def _add_tail(
     two: np.ndarray = np.zeros(mdp.n_states)
     for h in reversed(range(stop, mdp.horizon)):
         ptr, next_state, prob, _ = mdp.rows(h)
-        error = _units_and_error(mdp, grid, h)[1]
+        error = pushing.units_and_error(mdp, grid, h)[1]
         actions = policy.act(h, np.arange(mdp.n_states), policy.start(mdp.n_states))
         pair = np.arange(mdp.n_states) * mdp.n_actions + actions
         counts = ptr[pair + 1] - ptr[pair]

@@ -1,12 +1,14 @@
 """Where the tables of an induction lie: those of a step may take the place of those of the next one.
 
-States are cut into chunks, and the chunks of a step are computed in order. A chunk of the next step is let go after
-the last chunk that reads it; its slot in memory is then taken by the next chunk to be computed, while it is still in
-the cache. Where next states are near, little more than one step is in memory; where they are anywhere, two.
+States are cut into chunks. A chunk of a step is computed as soon as all chunks of the next step that it reads are
+there, and a chunk is let go after the last one that reads it; its slot in memory is then taken by another, while it is
+still in the cache. Where next states are near, the induction so goes through all steps with a few chunks of each in
+memory; where they are anywhere, step by step with two steps in memory.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,11 @@ WHOLE = 2**23
 
 CHUNK = 2**19
 """Entries of a chunk, about."""
+
+
+NONE = np.empty(0, np.int64)
+FEW = 6
+"""Chunks that a chunk of a law may come from on average: those who push look at all of them."""
 
 
 @dataclass(frozen=True)
@@ -62,53 +69,107 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """Chunk i has the states cuts[i]..cuts[i + 1] - 1 and takes a slot of `slot` entries; there are `slots` of these.
+class Task:
+    """A chunk of a step that is computed, which chunks of the next step it reads [n], and the (step, chunk) of those
+    that nobody reads later."""
 
-    released: for each block of the MDP and each chunk, which chunks of the next step no later chunk reads.
+    step: int
+    chunk: int
+    read: np.ndarray
+    released: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Chunk i has the states cuts[i]..cuts[i + 1] - 1 and takes a slot of `slot` entries.
+
+    order: in which chunks are computed, those of the last tables included. slots: how many are in use at most while
+    those of the first step are kept, `passing` if they are let go at once. turns: as many steps of one chunk, one after
+    the other, are in use at most.
     """
 
     cuts: np.ndarray
-    released: tuple[tuple[tuple[int, ...], ...], ...]
+    order: tuple[Task, ...]
     slot: int
     slots: int
+    passing: int
+    turns: int
 
     @classmethod
-    def of(cls, mdp: FiniteMDP, tables: tuple[Tables, ...]) -> Storage:
-        """The chunks for tables [H + 1] of the MDP."""
+    def of(
+        cls, mdp: FiniteMDP, tables: tuple[Tables, ...], ahead: bool, forward: bool = False, whole: bool = False
+    ) -> Storage:
+        """The chunks for tables [H + 1] of the MDP.
+
+        ahead: whether a step may begin before the next one is done, which takes less memory if there are many chunks.
+        forward: the tables are of a law that goes forward, the last first; it reads where it comes from, and if that is
+        much, all states are one chunk. whole: they are.
+        """
         widest = max(tables, key=lambda t: t.stored)
-        if widest.stored <= WHOLE:
-            return cls(np.array([0, mdp.n_states]), (((0,),),) * mdp.n_blocks, widest.stored, 2)
-        chunks = max(1, min(widest.stored // CHUNK, mdp.n_states))
-        own = np.cumsum(np.diff(widest.offset) + 2 * widest.pad)
-        inner = np.searchsorted(own, own[-1] * np.arange(1, chunks) / chunks)
-        cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
+        cuts = np.array([0, mdp.n_states])
+        if widest.stored > WHOLE and not whole:
+            chunks = max(1, min(widest.stored // CHUNK, mdp.n_states))
+            own = np.cumsum(np.diff(widest.offset) + 2 * widest.pad)
+            inner = np.searchsorted(own, own[-1] * np.arange(1, chunks) / chunks)
+            cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
+        reads = [_reads(mdp, block, cuts) for block in range(mdp.n_blocks)]
+        if forward:
+            reads = [found.T for found in reversed(reads[: len(tables) - 1])]
+            if max(found.sum() for found in reads) > FEW * (cuts.size - 1):
+                cuts, reads = np.array([0, mdp.n_states]), [np.ones((1, 1), bool)]
         slot = max(int(np.diff(t.offset[cuts] + 2 * t.pad * cuts).max()) for t in tables)
-        released = tuple(_released(mdp, block, cuts) for block in range(mdp.n_blocks))
-        most = max(_most_in_use(block) for block in released)
-        return cls(cuts, released, slot, most)
+        ways = (_ordered(reads, len(tables) - 1, way) for way in ((False, True) if ahead else (False,)))
+        order, slots, passing, turns = min(ways, key=lambda found: found[2])
+        return cls(cuts, order, slot, slots, passing, turns)
 
     @property
     def near(self) -> bool:
         """Whether chunks are known to read little more than their own part of the next step, which caches then hold."""
         return self.slots < 1.5 * (self.cuts.size - 1)
 
-    @property
-    def entries(self) -> int:
-        """Entries of all slots."""
-        return self.slot * self.slots
 
-
-def _released(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> tuple[tuple[int, ...], ...]:
+def _reads(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> np.ndarray:
+    """Whether chunk i reads chunk j of the next step, [chunks, chunks]."""
     chunks = cuts.size - 1
+    if chunks == 1:
+        return np.ones((1, 1), bool)
     ptr, next_state, _, _ = mdp.rows(block)
-    chunk_of, last = owners(cuts), np.zeros(chunks, np.int64)
+    chunk_of, found = owners(cuts), np.zeros((chunks, chunks), bool)
     for i, (begin, end) in enumerate(zip(ptr[cuts[:-1] * mdp.n_actions], ptr[cuts[1:] * mdp.n_actions], strict=True)):
-        last[chunk_of[next_state[begin:end]]] = i
-    return tuple(tuple(np.flatnonzero(last == i).tolist()) for i in range(chunks))
+        found[i, chunk_of[next_state[begin:end]] if begin < end else i] = True
+    return found
 
 
-def _most_in_use(released: tuple[tuple[int, ...], ...]) -> int:
-    """How many slots are in use at most: those of the next step that are left, and those of this one so far."""
-    let_go = np.cumsum([0, *(len(chunks) for chunks in released)])
-    return int((len(released) + np.arange(1, len(released) + 1) - let_go[:-1]).max())
+def _ordered(reads: list[np.ndarray], steps: int, ahead: bool) -> tuple[tuple[Task, ...], int, int, int]:
+    """The order of the chunks of steps 0..steps, and what of them is in use at most: see `Storage`."""
+    chunks, blocks = len(reads[0]), len(reads)
+    missing = np.stack([reads[h % blocks].sum(axis=1) for h in range(steps)])
+    unread = np.stack([reads[h % blocks].sum(axis=0) for h in range(steps)])
+    sources = [[np.flatnonzero(row) for row in block] for block in reads]
+    readers = [[np.flatnonzero(row) for row in block.T] for block in reads]
+    used, order = np.zeros((steps + 1, chunks), bool), list[Task]()
+    most = passing = turns = in_use = 0
+    ready = deque((steps, i) for i in range(chunks))
+    while ready:
+        h, i = ready.popleft()
+        read, released = NONE, list[tuple[int, int]]()
+        used[h, i] = True
+        in_use += h > 0
+        most, passing = max(most, in_use + int(used[0].sum())), max(passing, in_use + (h == 0))
+        turns = max(turns, int(np.flatnonzero(used[:, i])[-1]) - h + 1)
+        if h < steps:
+            read = sources[h % blocks][i]
+            unread[h, read] -= 1
+            released = [(h + 1, j) for j in read[unread[h, read] == 0].tolist()]
+        if h > 0:
+            waiting = readers[(h - 1) % blocks][i]
+            missing[h - 1, waiting] -= 1
+            fresh = [(h - 1, j) for j in waiting[missing[h - 1, waiting] == 0].tolist()]
+            ready.extendleft(reversed(fresh)) if ahead else ready.extend(fresh)
+            if not waiting.size:
+                released.append((h, i))
+        for place in released:
+            used[place] = False
+        in_use -= len(released)
+        order.append(Task(h, i, read, tuple(released)))
+    return tuple(order), most, passing, turns

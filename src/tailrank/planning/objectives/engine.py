@@ -137,7 +137,7 @@ class GridEngine(MarkovEngine):
         worth = -terminal(np.arange(bottom, top + 1) * unit + shift)
         final = np.concatenate([worth[ended.first[s] - bottom : ended.last[s] - bottom + 1] for s in held])
         job = InductionRequest(mdp, self.grid, layout, keep_actions=True, neutral=np.empty(0))
-        require_memory(job, self.limits.bytes)
+        require_memory(job, job.kept_bytes, self.limits.bytes)
         found = job.induct(None, self.check, final=final)
         states = np.flatnonzero(mdp.start > 0)
         values = -(mdp.start[states] @ found.start_tables(states, end - begin + 1))
@@ -161,7 +161,7 @@ class GridEngine(MarkovEngine):
         """See `risk.measures.base.BudgetEngine.tails`."""
         mdp, mean_actions = self.problem.mdp, self.problem.mean_policy.actions
         job = InductionRequest(mdp, self.grid, self._narrow, keep_actions=True, neutral=self.problem.neutral)
-        require_memory(job, self.limits.bytes)
+        require_memory(job, job.kept_bytes, self.limits.bytes)
         found = job.induct(mean_actions, self.check, bonus=self._bonus(weight))
         index, units = found.curve(mdp.start)
         means = found.mean_curve(mdp.start)
