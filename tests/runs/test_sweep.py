@@ -358,7 +358,7 @@ def test_summary_and_quiet_progress():
 def test_the_line_on_a_terminal(width):
     sweep = wrote()
     a, b, c, d = (planned.name for planned in sweep.runs)
-    with line(Console(file=io.StringIO(), force_terminal=True, width=width)) as bar:
+    with line(Console(file=io.StringIO(), force_terminal=True, width=width, height=25)) as bar:
         shown = SweepBar(bar, sweep)
         states = {
             a: SweepState("finished"),
