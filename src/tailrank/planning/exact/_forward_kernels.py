@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from tailrank._system.jit import frugal
-from tailrank.planning._row_kernels import sum_rows
 
 
 @frugal
@@ -95,10 +94,11 @@ def push_forward(
                     t, p = next_state[k], prob[k]
                     if t < begin or t >= end or p == 0.0:
                         continue
-                    to = places_next[np.uintp(t), 2] + c - units[k]
-                    sum_rows(mass, to, j - c, units, prob, k, k + np.uintp(1), place + c - units[k], mass, 0.0, True)
+                    to = np.uintp(places_next[np.uintp(t), 2] + c - units[k])
+                    for i in range(np.uintp(j - c)):
+                        mass[to + i] += p * mass[here + i]
                     if track:
-                        e, to = error[k], np.uintp(to)
+                        e = error[k]
                         for i in range(np.uintp(j - c)):
                             m, d, v = mass[here + i], drift[here + i], square[here + i]
                             drift[to + i] += p * (d + e * m)

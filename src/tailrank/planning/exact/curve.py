@@ -20,6 +20,7 @@ from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact import induction
 from tailrank.planning.exact.limits import unlimited
+from tailrank.planning.exact.start_curve import StartCurve
 from tailrank.policies.tables import BudgetPolicy
 from tailrank.risk.law import best_budget
 
@@ -146,7 +147,7 @@ class InductionRequest:
         check: called before every step; what it raises ends the induction.
         """
         slopes = (1.0,) if self.neutral is None else (1.0, 0.0)
-        mixed = [induction.StartCurve(self.layout.tables[0], self.mdp.start, slope) for slope in slopes]
+        mixed = [StartCurve(self.layout.tables[0], self.mdp.start, slope) for slope in slopes]
         actions = self.induct(mean_actions, check, curves=mixed).actions
         mean = None if self.neutral is None else mixed[1].total
         curve = Curve.of(self.grid, mixed[0].budgets, mixed[0].total, mean)
@@ -160,7 +161,7 @@ class InductionRequest:
         *,
         bonus: np.ndarray | None = None,
         final: np.ndarray | None = None,
-        curves: Sequence[induction.StartCurve] = (),
+        curves: Sequence[StartCurve] = (),
     ) -> induction.Induction:
         """The induction itself; see `induction.induct`."""
         return induction.induct(

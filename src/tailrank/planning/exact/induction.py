@@ -27,6 +27,7 @@ from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.exact.forward import FAR, budgets_after
 from tailrank.planning.exact.limits import unlimited
 from tailrank.planning.exact.means import mean_rewards, origins_left
+from tailrank.planning.exact.start_curve import StartCurve
 from tailrank.planning.exact.storage import Storage, Tables
 
 CACHED = 2**19
@@ -74,38 +75,6 @@ class Layout:
         return 8 * max(a.stored + b.stored for a, b in zip(self.tables, self.tables[1:], strict=False))
 
 
-class StartCurve:
-    """One column of the tables of the first step, mixed by the start law [S] as they are added.
-
-    The budgets are those between the least and the most that can be earned from some start; where starts leave a gap
-    V is linear, so a maximiser of c - V / tau is always among them. slope: that of a table above its last entry.
-    """
-
-    def __init__(self, tables: Tables, start: np.ndarray, slope: float) -> None:
-        self._tables, self._start, self._slope = tables, start, slope
-        spans = _union(*(x[start > 0] for x in (tables.first, tables.last)))
-        self._parts = [(low, np.zeros(high - low + 1)) for low, high in spans]
-
-    def add(self, begin: int, end: int, places: np.ndarray, values: np.ndarray) -> None:
-        """Add what the states begin..end-1 have; places [S, 3]: see `Tables.place`."""
-        from tailrank.planning.exact import _kernels
-
-        states, tables = slice(begin, end), self._tables
-        own = (self._start[states], tables.first[states], tables.offset[begin : end + 1], places[states], values)
-        for low, total in self._parts:
-            _kernels.mix_tables(*own, low, total, self._slope)
-
-    @property
-    def budgets(self) -> np.ndarray:
-        """The budgets, [C]."""
-        return np.concatenate([np.arange(low, low + total.size) for low, total in self._parts])
-
-    @property
-    def total(self) -> np.ndarray:
-        """What was added so far, [C]."""
-        return np.concatenate([total for _, total in self._parts])
-
-
 @dataclass(frozen=True)
 class Induction:
     """Result of the induction: the first step's values, and the actions of all tables in order, if kept.
@@ -137,15 +106,6 @@ class Induction:
         mixed = StartCurve(self.layout.tables[0], start, 0.0)
         mixed.add(0, start.size, self.places, self.means)
         return mixed.total
-
-
-def _union(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
-    """The whole numbers in one of the intervals first..last [n], as intervals apart, in order."""
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], np.maximum.accumulate(last[order])
-    begins = np.concatenate([[0], 1 + np.flatnonzero(first[1:] > last[:-1] + 1)])
-    ends = last[np.append(begins[1:] - 1, first.size - 1)]
-    return list(zip(first[begins].tolist(), ends.tolist(), strict=True))
 
 
 @lru_cache(maxsize=8)
