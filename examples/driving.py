@@ -7,7 +7,7 @@ settings make it a question of risk. Speeds are 10, 20 and 30 m/s instead of 20,
 3 Hz instead of 15, and only the own car looks for collisions, as in highway-fast-v0.
 
 What is observed is cut into parts by hand: the lane, the speed, the gap to the car ahead (a car beside counts as none)
-and the distance of the next car that comes up. That is all the table knows, and the road needs more.
+and the distance of the next car that comes up.
 
     python examples/driving.py [PICTURE]
 """
@@ -77,20 +77,7 @@ def road() -> gymnasium.Env:
     return Parts(gymnasium.make("two-way-v0", disable_env_checker=True, config=settings))
 
 
-TASK = Task(
-    road,
-    SECONDS,
-    (-CRASH, 1.0),
-    155,
-    episodes=600,
-    model="table",
-    alpha=1e-5,
-    batch=10,
-    growth=0.1,
-    pilot=60,
-    trial=40,
-    fresh=2000,
-)
+TASK = Task(road, SECONDS, episodes=816)
 
 
 class Rule:

@@ -39,22 +39,7 @@ def shop() -> Any:
     return gymnasium.make("or_gym_inventory/InvManagementLostSales-v0", disable_env_checker=True, env_config=settings)
 
 
-# Rewards are declared, so that nothing has to be guessed from a pilot; 125 steps of 5.
-TASK = Task(
-    shop,
-    WEEKS,
-    (-125.0, 500.0),
-    125,
-    episodes=20_000,
-    model="table",
-    alpha=1e-6,
-    batch=100,
-    growth=0.2,
-    pilot=200,
-    trial=1000,
-    fresh=4000,
-    options={"levels": len(ORDERS)},
-)
+TASK = Task(shop, WEEKS, episodes=28_000, fresh=4000, options={"levels": len(ORDERS)})
 
 
 def table(most: int = STOCK + WEEKS * max(ORDERS)) -> FiniteMDP:

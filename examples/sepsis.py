@@ -41,19 +41,18 @@ class TimeLived(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(0.0, 715.0, (1,), np.float64)
         self.state = 0
 
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
+    def reset(self, **options: Any) -> tuple[int, dict]:
         self.state, info = self.env.reset(**options)
-        return np.array([float(self.state)]), info
+        return self.state, info
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[int, float, bool, bool, dict]:
         if self.state == HOME:
-            return np.array([float(HOME)]), 1.0, False, False, {}
+            return HOME, 1.0, False, False, {}
         self.state, _, _, _, info = self.env.step(action)
         reward = {DEATH: 0.0, HOME: 1.0}.get(int(self.state), WARD)
-        return np.array([float(self.state)]), reward, self.state == DEATH, False, info
+        return self.state, reward, self.state == DEATH, False, info
 
 
 def ward() -> gymnasium.Env:
@@ -62,20 +61,7 @@ def ward() -> gymnasium.Env:
     return TimeLived(ICUSepsisEnv(params=assets()))
 
 
-TASK = Task(
-    ward,
-    BLOCKS,
-    (0.0, 1.0),
-    2,
-    episodes=50_000,
-    model="table",
-    alpha=1e-7,
-    batch=400,
-    growth=0.2,
-    pilot=400,
-    trial=2000,
-    fresh=5000,
-)
+TASK = Task(ward, BLOCKS, episodes=63_000, fresh=20_000)
 
 
 def table(timed: bool, horizon: int) -> FiniteMDP:

@@ -1,4 +1,4 @@
-"""What the simulator examples share: train at one tau, compare policies on fresh episodes with intervals, draw.
+"""What the simulator examples share: learn at one tau, compare policies on fresh episodes with intervals, draw.
 
 Training plays even seeds, judging odd ones, so no policy is judged on an episode that it learned from.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tailrank import Schedule, cvar, cvar_interval, play_simulator
+import tailrank
+from tailrank import cvar, cvar_interval, play_simulator
 from tailrank.envs import open_simulator
 from tailrank.episodes.streams import Streams
-from tailrank.learning.decoding.choose import Discriminative
-from tailrank.learning.observed.doubts import doubts, ranks
-from tailrank.learning.observed.ela import ObservedELA
 from tailrank.policies.tables import UniformPolicy
 from tailrank.risk._bootstrap import resamples
 
@@ -31,68 +30,25 @@ HERE = Path(__file__).resolve().parents[1] / "docs" / "img"
 
 @dataclass(frozen=True)
 class Task:
-    """A simulator and how it is learned.
-
-    episodes: in all, before `trial` more for each plan that is tried for the output; fresh: to judge it.
-    batch, growth: episodes between two plans, see `ObservedELA`.
-    """
+    """A simulator, episodes to learn from, and fresh ones to judge by; options: of `open_simulator`."""
 
     make: Callable[[], Any] | str
     horizon: int
-    reward_range: tuple[float, float]
-    levels: int
     episodes: int
-    rank: int = 16
-    model: str = "mixture"
-    alpha: float = 0.001
-    batch: int = 8
-    growth: float = 0.0
-    pilot: int = 100
-    trial: int = 200
     fresh: int = 2000
     options: dict[str, Any] = field(default_factory=dict)
 
     def open(self) -> Any:
         """The simulator."""
-        return open_simulator(self.make, horizon=self.horizon, width=self.batch, **self.options)
+        return open_simulator(self.make, horizon=self.horizon, width=8, **self.options)
 
 
-def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Learn; the returns [fresh] of the policy in episodes that no training has seen, and what is to be known."""
-    learner = ObservedELA(
-        tau,
-        Discriminative(rank=task.rank, model=task.model, shared=True),
-        Schedule(task.alpha, 1e-5),
-        bonus="visits",
-        pilot=task.pilot,
-        longest_pilot=max(task.pilot, task.episodes // 2),
-        batch=task.batch,
-        growth=task.growth,
-        levels=task.levels,
-        reward_range=task.reward_range,
-    )
-    streams = Streams(seed)
-    state = learner.init(simulator, streams)
-    while state.episodes < task.episodes:
-        state, _ = learner.step(state, simulator, streams)
-    output = learner.output(state, simulator, streams, task.trial)
-    returns = judge(output.policy, simulator, seed, task.fresh)
-    tail = cvar_interval(returns, tau, method="bca", rng=np.random.default_rng(0))
-    needed, rank = ranks(learner, state, simulator.n_actions, np.random.default_rng(seed))
-    said = doubts(learner, state, simulator, (tail.lower, tail.upper), np.random.default_rng(seed))
-    return returns, {
-        "episodes": state.episodes + output.episodes,
-        "steps": int(state.replay.lengths.sum()),
-        "latents": int((state.policy.base > 0).sum()),
-        "chosen": state.fitted.chosen,
-        "prior": output.prior,
-        "caution": output.caution,
-        "promise": learner.promise(state, simulator),
-        "unit": state.grid.unit,
-        "needed": needed,
-        "rank": rank,
-        "doubts": said,
-    }
+def learn(task: Task, simulator: Any, tau: float, seed: int) -> tuple[np.ndarray, tailrank.Learned]:
+    """Learn with default settings; the returns [fresh] of the policy in episodes that no training has seen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a promise that is not kept is told below
+        learned = tailrank.learn(simulator, tau=tau, episodes=task.episodes, seed=seed)
+    return judge(learned.policy, simulator, seed, task.fresh), learned
 
 
 def judge(policy: Any, simulator: Any, seed: int, fresh: int) -> np.ndarray:
@@ -129,8 +85,8 @@ def compare(title: str, task: Task, unit: str, seed: int = 0) -> dict[str, np.nd
     with task.open() as simulator:
         returns, notes = {}, []
         for name, tau in (("tau = 0.1", TAU), ("tau = 1", 1.0)):
-            returns[name], about = learn(task, simulator, tau, seed)
-            notes += [f"{name}: {note}" for note in about["doubts"]]
+            returns[name], learned = learn(task, simulator, tau, seed)
+            notes += [f"{name}: {learned.doubt}"] if learned.doubt else []
         returns["uniform"] = uniform(simulator, seed, task.fresh)
     tell(title, returns, unit)
     for note in notes:
@@ -192,9 +148,5 @@ def sized(task: Task) -> Task:
     if not share:
         return task
     return replace(
-        task,
-        episodes=max(10, int(task.episodes * float(share))),
-        fresh=max(20, int(task.fresh * float(share))),
-        trial=max(10, int(task.trial * float(share))),
-        pilot=min(task.pilot, 100),
+        task, episodes=max(30, int(task.episodes * float(share))), fresh=max(20, int(task.fresh * float(share)))
     )

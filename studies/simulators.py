@@ -1,11 +1,12 @@
-"""Learning on real simulators at tau = .1 and at tau = 1; writes studies/results/simulators.json and
-docs/simulators_results.md.
+"""Three simulators learned at tau = .1 and at tau = 1 by the default learner; writes studies/results/simulators.json
+and docs/simulators_results.md.
 
     python studies/simulators.py [--only NAME ...] [--seeds N] [--quick]
 
 A run is one task, one tau and one seed; runs that are in the file already are skipped, so that the study can be stopped
 and taken up again (delete the file to begin anew). Each policy is judged on fresh episodes (odd seeds; training plays
-even ones). Differences of CVaR come with two-level bootstrap intervals: runs are drawn, then their episodes.
+even ones). Differences of CVaR come with two-level bootstrap intervals: runs are drawn, then their episodes. The law of
+a policy for sepsis is computed exactly, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,35 +29,77 @@ import driving
 import inventory
 import numpy as np
 import sepsis
+from _made_on import commit
 from shared import TAU, Task, difference, judge, learn, uniform
 
 from tailrank import cvar, cvar_interval, solve
+from tailrank.episodes.streams import Streams
+from tailrank.policies.moved import Moved
 
 CHOSEN = """How the tasks were chosen. Prices of the shop were picked among six variants by the exact gap between the
 best CVaR.1 and that of the best mean, in an earlier round in which seed 0 was looked at too. The return of sepsis was
 picked among eight that have a meaning (time lived less the burden of doses, time free of vasopressors, by SOFA score
 and so on), by the exact gap and because it needs no price: time in intensive care counts half. The crash cost of
 driving was set before anything was learned with it, by what rules of thumb earn: at a cost of 10, which was tried
-first (and learned once, on seed 0), the best rule for the mean was the best for the tail too. Bonus scales, numbers of
-episodes and the candidates for the output were chosen on seed 0 and on episodes drawn from the table of sepsis; the
-seeds that are reported, 10 and up, were used for nothing else."""
+first (and learned once, on seed 0), the best rule for the mean was the best for the tail too. Which defaults were
+chosen on these tasks, with other seeds, is said under findings."""
 PATH, PAGE = HERE / "results" / "simulators.json", HERE.parent / "docs" / "simulators_results.md"
 TASKS: dict[str, tuple[Task, int]] = {
     "inventory": (inventory.TASK, 5),
     "sepsis": (sepsis.TASK, 5),
     "driving": (driving.TASK, 3),
 }
-FIRST = 10
+FIRST = 200
 """Seeds below it were used to choose settings; none of them is reported."""
 
 
-def run(task: Task, simulator: Any, tau: float | None, seed: int) -> dict[str, Any]:
+def run(name: str, task: Task, simulator: Any, tau: float | None, seed: int) -> dict[str, Any]:
     """Train (tau None: uniform actions instead) and judge."""
     begun = time.process_time()
     if tau is None:
         return {"returns": _short(uniform(simulator, seed, task.fresh))}
-    returns, about = learn(task, simulator, tau, seed)
-    return about | {"seconds": time.process_time() - begun, "returns": _short(returns)}
+    returns, learned = learn(task, simulator, tau, seed)
+    returned = learned.learner.choose(learned.state, simulator, Streams(seed))
+    about = {"episodes": learned.episodes, "promise": learned.promise, "doubt": learned.doubt}
+    about |= {"returned": returned.returned, "seconds": time.process_time() - begun, "commit": commit()}
+    if name == "sepsis":
+        values, probs = ward_law(learned.policy)
+        about["exact"] = cvar(values, TAU, probs)
+    return about | {"returns": _short(returns)}
+
+
+def ward_law(policy: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The returns that a policy can have in the ward and their probabilities: pushed forward over pairs of patient and
+    half blocks earned, which fix the budget that is left."""
+    params, n = sepsis.assets(), 716
+    state, earned, prob = np.flatnonzero(params.d_0), np.zeros((params.d_0 > 0).sum()), params.d_0[params.d_0 > 0]
+    memory, found = np.asarray(policy.start(state.size)), np.zeros(2 * sepsis.BLOCKS + 1)
+    for h in range(sepsis.BLOCKS):
+        at_home = state == sepsis.HOME
+        wanted = policy.act(h, np.eye(n)[state], memory)
+        moves = np.stack([_law(params, s, a) for s, a in zip(state, wanted, strict=True)])
+        row, after = np.nonzero(moves)
+        reward = np.where(after == sepsis.HOME, 1.0, np.where(after == sepsis.DEATH, 0.0, sepsis.WARD))
+        reward[at_home[row]] = 1.0
+        p, total = prob[row] * moves[row, after], earned[row] + reward
+        step = Moved(np.eye(n)[state[row]], wanted[row], reward, np.eye(n)[after])
+        left = policy.update(h, step, memory[row])
+        dead = after == sepsis.DEATH
+        np.add.at(found, np.rint(2 * total[dead]).astype(int), p[dead])
+        cell = after[~dead] * found.size + np.rint(2 * total[~dead]).astype(int)
+        cells, first, place = np.unique(cell, return_index=True, return_inverse=True)
+        state, earned, memory = cells // found.size, cells % found.size / 2.0, left[~dead][first]
+        prob = np.bincount(place, weights=p[~dead])
+    np.add.at(found, np.rint(2 * earned).astype(int), prob)
+    return np.arange(found.size) / 2.0, found / found.sum()
+
+
+def _law(params: Any, state: int, action: int) -> np.ndarray:
+    """Where a patient goes; a treatment that is not admissible is replaced by any that is."""
+    if state >= sepsis.DEATH:
+        return np.eye(716)[state]
+    doses = params.admissible_actions[state]
+    return np.asarray(params.tx_mat[state, [action] if action in doses else doses].mean(axis=0))
 
 
 def _short(returns: np.ndarray) -> list[list[float]]:
@@ -115,14 +159,16 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any] | None:
         result[f"less {other}"] = difference(returns["tau = .1"], returns[other])
         result[f"pairs {other}"] = _paired(result["tau = .1"]["each"], result[other]["each"])
     trained = [found[tau, seed] for tau in (TAU, 1.0) for seed in seeds]
-    said = [" ".join(r["doubts"]) for r in trained]
     result |= {
         "runs": len(trained),
-        "promise": sum("promises" in text for text in said),
-        "far": sum("numerical rank" in text for text in said),
-        "rank": trained[0]["rank"],
-        "needed": int(np.median([r["needed"] for r in trained])),
+        "doubted": sum(bool(r["doubt"]) for r in trained),
         "episodes": int(np.median([r["episodes"] for r in trained])),
+        "seconds": float(np.mean([r["seconds"] for r in trained])),
+        "returned": {tau: [found[tau, seed]["returned"] for seed in seeds] for tau in (TAU, 1.0)},
+        "exact": {
+            tau: [found[tau, seed]["exact"] for seed in seeds if "exact" in found[tau, seed]] for tau in (TAU, 1.0)
+        },
+        "commits": sorted({r["commit"] for r in trained}),
     }
     return result
 
@@ -164,11 +210,20 @@ def page(content: dict[str, Any]) -> str:
         "bootstrap over seeds, then episodes; over seeds: Student's interval of the difference between runs with the "
         "same seed.",
     ]
-    lines += ["", "What the program says of its models:", ""]
+    lines += ["", "The runs:", ""]
     lines += [
-        f"- {row['task']}: of high rank in {row['far']} of {row['runs']} runs (transitions need at least "
-        f"{row['needed']}, median; {row['rank']} was asked for), by its promise in {row['promise']}."
+        f"- {row['task']}: {row['seconds']:.0f} processor seconds with the simulator; returned at tau = .1 "
+        + ", ".join(f"{name} ({n})" for name, n in sorted(Counter(row["returned"][TAU]).items()))
+        + f"; the promise is doubted in {row['doubted']} of {row['runs']} runs; commit {', '.join(row['commits'])}."
         for row in content["table"]
+    ]
+    least, most = (content["exact"]["sepsis"][key] for key in ("of best mean", "best"))
+    lines += [
+        f"- {row['task']}, exactly, at tau = {tau:g}: CVaR.1 {', '.join(f'{x:.3f}' for x in sorted(values))}, "
+        f"{100 * (np.mean(values) - least) / (most - least):.0f}% of the way from the best mean to the best tail."
+        for row in content["table"]
+        for tau, values in row["exact"].items()
+        if values
     ]
     lines += [
         "",
@@ -204,19 +259,20 @@ def main() -> None:
     for name in choice.only:
         task, seeds = TASKS[name]
         if choice.quick:
-            task = replace(task, episodes=task.episodes // 10, fresh=100, trial=20)
+            task = replace(task, episodes=task.episodes // 10, fresh=100)
         with task.open() as simulator:
             for seed in range(FIRST, FIRST + (1 if choice.quick else choice.seeds or seeds)):
                 for tau in (TAU, 1.0, None):
                     key = {"task": name, "tau": tau, "seed": seed}
                     if any({k: r[k] for k in key} == key for r in content["runs"]):
                         continue
-                    content["runs"].append(key | run(task, simulator, tau, seed))
+                    content["runs"].append(key | run(name, task, simulator, tau, seed))
                     done = content["runs"][-1]
                     print(
                         key,
                         f"CVaR.1 {cvar(_whole(done['returns']), TAU):.3f}",
-                        *done.get("doubts", ()),
+                        done.get("returned", ""),
+                        done.get("doubt", ""),
                         flush=True,
                     )
                     save(content, choice.quick)
