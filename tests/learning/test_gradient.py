@@ -18,6 +18,7 @@ from tailrank.learning.search.candidate import SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators import learner as learner_module
 from tailrank.learning.simulators import sharing
+from tailrank.learning.simulators.trial import best_candidates
 from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learners import AutoLearner, GradientLearner
@@ -174,10 +175,14 @@ def test_after_a_third_the_best_two_go_on(monkeypatch):
         played.append(state.played.n)
     assert info.about.startswith(f"trial of {tried[0][0].size} episodes each (kernel")
     assert before.going == (0, 1, 2, 3)
-    assert len(tried) == 4
-    assert state.played.n == before.played.n + 4 * tried[0][0].size  # the trial is learned from
+    kernel, *others = (fit.outputs() for fit in before.fitted)
+    assert len(kernel) > 1
+    assert [len(one) for one in others] == [1, 1, 1]
+    assert len(tried) == 5  # two of the kernel model
+    assert state.played.n == before.played.n + 5 * tried[0][0].size  # the trial is learned from
     assert all(np.array_equal(seeds, tried[0][0]) for seeds, _ in tried)
     scores = [cvar(returns, max(0.3, 5 / returns.size)) for _, returns in tried]
+    scores[:2] = [max(scores[:2])]
     assert state.going == tuple(sorted(np.argsort([-score for score in scores], kind="stable")[:2]))
     assert before.played.n >= 0.8 * one.total / 3
     assert state.earlier == ()
@@ -246,6 +251,20 @@ def test_a_trial_in_small_portions_is_the_same(monkeypatch):
         found.append((info.about, after.played.rewards.tobytes(), after.going))
     assert max(sizes) < 1.5 * 3
     assert found[0] == found[1]
+
+
+def test_the_better_output_of_a_candidate_counts_in_the_trial():
+    """A kernel model whose plain plan fails and whose crossed plan is the best goes on."""
+
+    def batch(*returns):
+        n = len(returns)
+        return Observed(*(np.zeros((n, 1)),) * 2, np.array(returns), np.ones(n), np.arange(n))
+
+    batches = [batch(-9.0, -9.0), batch(2.0, 0.0), batch(-1.0, -1.0), batch(0.5, 0.5)]
+    best, scores = best_candidates([0, 0, 1, 2], batches, 2, 0.5)
+    assert best == [0, 2]
+    assert scores == [-9.0, 1.0, -1.0, 0.5]  # so few episodes have their mean for a tail
+    assert best_candidates([0, 1, 2, 3], batches, 2, 0.5)[0] == [1, 3]
 
 
 def test_a_trial_without_a_seed_that_went_well_with_all():

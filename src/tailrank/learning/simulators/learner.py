@@ -37,12 +37,13 @@ from tailrank.learning.promise import FEWEST, broken_in
 from tailrank.learning.protocol import ReturnedPolicy
 from tailrank.learning.search.judging import imagined_returns, imagined_weight, weighed_cvar
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, practising
-from tailrank.learning.simulators.pacing import GOING, PacedLearner
+from tailrank.learning.simulators.pacing import PacedLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.sharing import bare, joined, on_same_seeds, portions, shared_seeds
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
+from tailrank.learning.simulators.trial import best_candidates, tried_outputs
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
 from tailrank.policies.tables import Policy, UniformPolicy
@@ -187,22 +188,21 @@ class CandidatesLearner(PacedLearner):
     def _try_out(
         self, state: CandidatesState, env: Simulator, streams: Streams
     ) -> tuple[CandidatesState, CandidatesInfo]:
-        """The trial: what every candidate would hand out first, on the same seeds; the episodes are learned from."""
+        """The trial: what every candidate would hand out, on the same seeds; the episodes are learned from."""
         seeds, played, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), state.played, []
-        for fit in state.fitted:
-            output, parts = fit.outputs()[0], list[Observed]()
+        tried = tried_outputs(state.fitted)
+        for _, output in tried:
+            parts = list[Observed]()
             with doing(f"trying {output.name}"):
                 for some in portions(seeds, None, env):
                     batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
                     played, parts = self._with(played, batch, env), [*parts, bare(batch)]
             batches.append(joined(parts, env))
-        scores = [weighed_cvar(row, np.zeros(0), self.tau) for row in on_same_seeds(batches, seeds.size)]
-        best = np.sort(np.argsort(-np.array(scores), kind="stable")[:GOING])
-        names = [fit.outputs()[0].name for fit in state.fitted]
+        best, scores = best_candidates([i for i, _ in tried], batches, seeds.size, self.tau)
         going, before = tuple(state.going[i] for i in best), [state.fitted[i] for i in best]
         state = replace(state, k=state.k + 1, going=going, fitted=(), earlier=())
         state, info = self._fitted(state, played, before, batches[int(np.argmax(scores))].returns, env, streams)
-        scored = ", ".join(f"{name} {score:.4g}" for name, score in zip(names, scores, strict=True))
+        scored = ", ".join(f"{one.name} {score:.4g}" for (_, one), score in zip(tried, scores, strict=True))
         return state, replace(info, about=f"trial of {seeds.size} episodes each ({scored}); {info.about}")
 
     def _compare(

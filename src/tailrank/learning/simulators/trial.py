@@ -1,0 +1,35 @@
+"""The trial of candidates: what plays for each of them, and who goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tailrank.episodes.rollout import Observed
+from tailrank.learning.search.judging import weighed_cvar
+from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
+from tailrank.learning.simulators.pacing import GOING
+from tailrank.learning.simulators.sharing import on_same_seeds
+
+
+def tried_outputs(fitted: Sequence[FittedCandidate]) -> list[tuple[int, CandidateOutput]]:
+    """What plays for each candidate, with its number: its first output and, where it has more, its last one.
+
+    The first plan of a kernel model may believe in luck where the last one, the crossed plan, does not, or the other
+    way round; either would be handed out.
+    """
+    found = [(i, fit.outputs()) for i, fit in enumerate(fitted)]
+    return [(i, outputs[place]) for i, outputs in found for place in sorted({0, len(outputs) - 1})]
+
+
+def best_candidates(
+    owners: Sequence[int], batches: Sequence[Observed], n: int, tau: float
+) -> tuple[list[int], list[float]]:
+    """The `GOING` best candidates, in their order, and the scores of all that was played on n seeds.
+
+    owners: whose output each batch is of; the better of its outputs counts for a candidate.
+    """
+    scores = [weighed_cvar(row, np.zeros(0), tau) for row in on_same_seeds(batches, n)]
+    best = [max(score for mine, score in zip(owners, scores, strict=True) if mine == i) for i in range(max(owners) + 1)]
+    return sorted(np.argsort(-np.array(best), kind="stable")[:GOING].tolist()), scores
