@@ -1,24 +1,19 @@
-"""Learning from a simulator with candidates side by side, and the choice of what is handed out.
+"""Learning from a simulator with candidates side by side.
 
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. Where there are more than two candidates, they are tried
 after a third of the learning: what each would hand out plays the same seeds, the best two go on, and the others are
 given up.
 
-The last `choice` of all episodes is for the choice alone: what the candidates would hand out is played on the same
-fresh seeds, the better half stays, and in the last round the best of the finalists is returned, by what they earned in
-all rounds; few fresh episodes are helped by imagined ones (`search/judging.py`). The bound on its CVaR uses the fresh
-ones of the last round only, with the confidence divided among the finalists, so it holds although the policy was
-chosen.
+What is handed out is chosen by fresh episodes (`choosing`).
 """
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -33,33 +28,25 @@ from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.images.seeing import SeeingCandidate, images_of, on_seen, restored_training, seen_by, trained_for
 from tailrank.learning.images.training import NUMBERS, EncoderTraining
-from tailrank.learning.promise import FEWEST, broken_in
-from tailrank.learning.protocol import ReturnedPolicy
-from tailrank.learning.search.judging import imagined_returns, imagined_weight, weighed_cvar
+from tailrank.learning.search.judging import imagined_returns
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, practising
-from tailrank.learning.simulators.pacing import PacedLearner
+from tailrank.learning.simulators.choosing import EARLIER, ChoosingLearner
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
-from tailrank.learning.simulators.sharing import bare, joined, on_same_seeds, portions, shared_seeds
+from tailrank.learning.simulators.sharing import bare, joined, portions, shared_seeds
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
 from tailrank.learning.simulators.trial import best_candidates, tried_outputs
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
-from tailrank.policies.tables import Policy, UniformPolicy
-from tailrank.risk.intervals import cvar_interval
-from tailrank.risk.law import cvar
+from tailrank.policies.tables import Policy
 
-EARLIER, ROUND = 3, 4
-"""Fits before the last whose outputs may be handed out, if each output has so many tail episodes in the first round."""
 ASKED = 10_000
 """Steps of the first episodes that say what of the past counts: candidates begin afresh when that changes."""
-DELTA = 0.1
-"""The bound on what is handed out fails with at most this probability."""
 
 
 @dataclass(frozen=True)
-class CandidatesLearner(PacedLearner):
+class CandidatesLearner(ChoosingLearner):
     """The base of learners with candidates; a subclass says which (`candidates`).
 
     Without total or total_steps there is no choice, and the first output is the policy.
@@ -205,45 +192,6 @@ class CandidatesLearner(PacedLearner):
         scored = ", ".join(f"{one.name} {score:.4g}" for (_, one), score in zip(tried, scores, strict=True))
         return state, replace(info, about=f"trial of {seeds.size} episodes each ({scored}); {info.about}")
 
-    def _compare(
-        self, state: CandidatesState, env: Simulator, streams: Streams
-    ) -> tuple[CandidatesState, CandidatesInfo]:
-        """A round: the finalists on the same seeds; half of the episodes that are left, or all of them in the last."""
-        left = self._left(state, env.horizon, 1.0)
-        if not state.choosing:
-            mine = len(all_outputs(state))
-            fits = EARLIER if math.isinf(left) else max(int(left * self.tau / (2 * ROUND * mine)) - 1, 0)
-            fits = 0 if all(fit.supersedes for fit in state.fitted) else fits
-            state = replace(state, earlier=state.earlier[:fits], choosing=True)
-            with doing("playing candidates in a model"):
-                state = replace(state, imagined=self._imagined(state, env, streams))
-        outputs = all_outputs(state)
-        now = self.survivors(state)
-        last = len(now) <= 2
-        n = max(int(left / (len(now) if last else 2 * len(now))), 1)
-        rest = max(int(left) - n * len(now), 0) if last else 0
-        seeds = streams.train_seeds(state.k + 1, n + rest)
-        # What does not divide evenly is played too, so that a run has the episodes that it was asked for.
-        batches = []
-        for i in now:
-            with doing(f"judging candidate {i + 1} of {len(outputs)}"):
-                batches.append(play_simulator(outputs[i].policy, env, seeds[: n + rest * (i == now[0])]))
-        returns = on_same_seeds(batches, n)
-        steps = sum(int(batch.lengths.sum()) for batch in batches)
-        state = replace(
-            state,
-            k=state.k + 1,
-            before=state.rounds_of(now),
-            finalists=now,
-            returns=returns,
-            choice_episodes=state.choice_episodes + n * len(now) + rest,
-            choice_steps=state.choice_steps + steps,
-            chosen=last,
-        )
-        best = self._best(state)
-        about = f"choice among {len(now)}: {outputs[best].name} ahead"
-        return state, CandidatesInfo(returns[now.index(best)], self.tau, outputs[best].promise, about)
-
     def _imagined(self, state: CandidatesState, env: Simulator, streams: Streams) -> np.ndarray:
         """Returns [outputs, n] in a model; n = 0 where it would not know the simulator: it has no past, needs data of
         every action, and draws trees through observations that repeat, which counts know better."""
@@ -256,73 +204,10 @@ class CandidatesLearner(PacedLearner):
             return nothing
         return imagined_returns(played, env.n_actions, policies, streams.oracle(state.k + 1, len(policies)))
 
-    def survivors(self, state: CandidatesState) -> tuple[int, ...]:
-        """The outputs that play in the next round: all at first, then the better half."""
-        if not state.finalists:
-            return tuple(range(len(all_outputs(state))))
-        scores = self._scores(state)
-        order = np.argsort(-scores, kind="stable")[: (len(scores) + 1) // 2]
-        return tuple(sorted(state.finalists[i] for i in order))
-
-    def _best(self, state: CandidatesState) -> int:
-        if not state.finalists:
-            return 0
-        return state.finalists[int(np.argmax(self._scores(state)))]
-
-    def _scores(self, state: CandidatesState) -> np.ndarray:
-        """CVaR of the finalists in all rounds, with what they earn in a model of trees."""
-        rows = zip(state.finalists, state.all_rounds, strict=True)
-        return np.array([weighed_cvar(row, state.imagined[i], self.tau) for i, row in rows])
-
-    def policy(self, state: CandidatesState, env: Simulator, streams: Streams) -> Policy:
-        """The output that is ahead; before the first fit, uniform actions."""
-        if not state.fitted:
-            return UniformPolicy(env.n_actions, env.horizon, streams.planner(0))
-        return all_outputs(state)[self._best(state)].policy
-
     def neutral(self, state: CandidatesState, env: Simulator) -> Policy | None:
         """The plan for the mean of the first candidate that has one."""
         plans = [fitted.neutral for fitted in state.fitted if hasattr(fitted, "neutral")]
         return plans[0]() if plans else None
-
-    def promise(self, state: CandidatesState, env: Simulator) -> float:
-        """The CVaR that the output which is ahead promises of itself."""
-        return all_outputs(state)[self._best(state)].promise
-
-    def doubt(self, state: CandidatesState, env: Simulator, streams: Streams) -> str:
-        """What to say where the fresh episodes of the last round do not keep the promise; empty where they do."""
-        best = self._best(state)
-        if not state.finalists:
-            return ""
-        mine = state.returns[state.finalists.index(best)]
-        return broken_in(mine, self.tau, all_outputs(state)[best].promise, streams.evaluation(state.k, 2))
-
-    def choose(
-        self, state: CandidatesState, env: Simulator, streams: Streams, rule: str = "", episodes: int = 0
-    ) -> ReturnedPolicy:
-        """What is handed out and why: CVaR in the last round, and a lower bound that accounts for the choice."""
-        outputs = all_outputs(state)
-        best = self._best(state)
-        policy, name, about = outputs[best].policy, outputs[best].name, {"promise": outputs[best].promise}
-        if not state.finalists:
-            return ReturnedPolicy(policy, name, "the first output; no episodes were kept for a choice", about)
-        rows = zip(state.finalists, state.all_rounds, strict=True)
-        scores = {outputs[i].name: cvar(row, self.tau) for i, row in rows}
-        mine, F = state.returns[state.finalists.index(best)], len(state.finalists)
-        n = state.all_rounds.shape[1]
-        why = f"the best of {F} finalists among {len(outputs)} outputs in {n} fresh episodes each"
-        weight = imagined_weight(n, self.tau) if state.imagined.size else 0.0
-        why += f" and {state.imagined.shape[1]} in a model, which count as {weight:g}" if weight else ""
-        if mine.size * self.tau < FEWEST:
-            return ReturnedPolicy(policy, name, f"{why}, too few for a bound", about | {"scores": scores})
-        found = cvar_interval(mine, self.tau, 1 - DELTA / F, side="lower", rng=streams.evaluation(state.k, 2))
-        about_that = "about " if found.approximate else ""
-        why += (
-            f"; CVaR at least {found.lower:.4g} with {about_that}confidence {1 - DELTA:g} over the finalists "
-            f"({found.method}, the last {mine.size} of them)"
-        )
-        more: dict[str, Any] = {"scores": scores, "bound": found.lower, "bound_method": found.method}
-        return ReturnedPolicy(policy, name, why, about | more)
 
     def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> CandidatesState:
         """The state in a checkpoint."""
