@@ -120,19 +120,19 @@ class CandidatesLearner(ChoosingLearner):
             return self._compare(state, env, streams)
         if self._tried(state, env):
             return self._try_out(state, env, streams)
-        k, played, fitted = state.k + 1, state.played, list(state.fitted)
-        parts: list[Observed] = []
+        k, fitted, new, parts = state.k + 1, list(state.fitted), list[PlayedEpisodes](), list[Observed]()
         seeds = streams.train_seeds(k, self._batch(state, env))
         for i, part in enumerate(shared_seeds(seeds, fitted)):
             rng = streams.planner(k, i)
             policy = (fitted[i].explorer(rng) if fitted else uniform_on(env, rng)) if part.size else None
             for some in portions(part, fitted[i] if fitted else None, env):
                 batch = play_simulator(cast(Policy, policy), env, some, keep_features=True, may_be_none=True)
-                played, parts = self._with(played, batch, env), [*parts, bare(batch)]
+                new, parts = [*new, self._of(batch, env)], [*parts, bare(batch)]
                 learning = practising(fitted[i]) if fitted and batch.seeds.size else None
                 if learning is not None:
-                    fitted[i] = learning.practised(self._with(self._nothing(env), batch, env), rng)
+                    fitted[i] = learning.practised(new[-1], rng)
                     policy = fitted[i].explorer(rng)
+        played = state.played.with_more(new)
         return self._fitted(replace(state, k=k), played, fitted, joined(parts, env).returns, env, streams)
 
     def _fitted(
@@ -169,25 +169,27 @@ class CandidatesLearner(ChoosingLearner):
             return PlayedEpisodes.none(env.horizon, env.n_features)
         return PlayedEpisodes.none(env.horizon, layout.width, np.uint8)
 
-    def _with(self, played: PlayedEpisodes, batch: Observed, env: Simulator) -> PlayedEpisodes:
-        return played.with_played(batch, self.layout(env))
+    def _of(self, batch: Observed, env: Simulator) -> PlayedEpisodes:
+        """The episodes of a rollout that kept its features."""
+        return self._nothing(env).with_played(batch, self.layout(env))
 
     def _try_out(
         self, state: CandidatesState, env: Simulator, streams: Streams
     ) -> tuple[CandidatesState, CandidatesInfo]:
         """The trial: what every candidate would hand out, on the same seeds; the episodes are learned from."""
-        seeds, played, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), state.played, []
+        seeds, new, batches = streams.train_seeds(state.k + 1, self._trial(state, env)), list[PlayedEpisodes](), []
         tried = tried_outputs(state.fitted)
         for _, output in tried:
             parts = list[Observed]()
             with doing(f"trying {output.name}"):
                 for some in portions(seeds, None, env):
                     batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
-                    played, parts = self._with(played, batch, env), [*parts, bare(batch)]
+                    new, parts = [*new, self._of(batch, env)], [*parts, bare(batch)]
             batches.append(joined(parts, env))
         best, scores = best_candidates([i for i, _ in tried], batches, seeds.size, self.tau)
         going, before = tuple(state.going[i] for i in best), [state.fitted[i] for i in best]
         state = replace(state, k=state.k + 1, going=going, fitted=(), earlier=())
+        played = state.played.with_more(new)
         state, info = self._fitted(state, played, before, batches[int(np.argmax(scores))].returns, env, streams)
         scored = ", ".join(f"{one.name} {score:.4g}" for (_, one), score in zip(tried, scores, strict=True))
         return state, replace(info, about=f"trial of {seeds.size} episodes each ({scored}); {info.about}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,24 +134,20 @@ class PlayedEpisodes:
         taken = np.arange(H) < played.lengths[:, None]
         features = played.features[here]
         rows, seen = each_once(features.astype(np.float32) if layout is None else layout.rows(features))
-        rows, place = each_once(np.concatenate([self.observations, rows]))
-        return PlayedEpisodes(
-            H,
-            rows,
-            place[np.concatenate([self.seen, seen + len(self.observations)])],
-            np.concatenate([self.actions, played.actions[taken]]),
-            np.concatenate([self.rewards, played.rewards[taken]]),
-            np.concatenate([self.lengths, played.lengths]),
-            self._allowed_with(None if played.allowed is None else packed(played.allowed[:, :H][taken]), taken.sum()),
-        )
+        steps = played.actions[taken], played.rewards[taken], played.lengths
+        allowed = None if played.allowed is None else packed(played.allowed[:, :H][taken])
+        return self.with_more([PlayedEpisodes(H, rows, seen, *steps, allowed)])
 
-    def _allowed_with(self, fresh: np.ndarray | None, steps: int) -> np.ndarray | None:
-        """What was allowed [T, bytes] in these and in so many steps more; where nobody said, everything."""
-        said = self.allowed if fresh is None else fresh
-        if said is None:
-            return None
-        parts = ((self.allowed, self.steps), (fresh, steps))
-        return np.concatenate([all_bits(n, said.shape[1]) if part is None else part for part, n in parts])
+    def with_more(self, others: Sequence[PlayedEpisodes]) -> PlayedEpisodes:
+        """These and the episodes of others, in order; equal observations are looked for once, in all of them."""
+        all_of = (self, *others)
+        rows, place = each_once(np.concatenate([one.observations for one in all_of]))
+        before = np.cumsum([0, *(len(one.observations) for one in all_of)])
+        seen = np.concatenate([one.seen + begin for one, begin in zip(all_of, before, strict=False)])
+        actions, rewards, lengths = (
+            np.concatenate([getattr(one, name) for one in all_of]) for name in ("actions", "rewards", "lengths")
+        )
+        return PlayedEpisodes(self.horizon, rows, place[seen], actions, rewards, lengths, _allowed_in(all_of))
 
     def head(self, n: int) -> PlayedEpisodes:
         """The first n episodes."""
@@ -215,6 +212,15 @@ class PlayedEpisodes:
 
 
 KEPT = ("observations", "seen", "actions", "rewards", "lengths")
+
+
+def _allowed_in(parts: Sequence[PlayedEpisodes]) -> np.ndarray | None:
+    """What was allowed [T, bytes] in all of them; where nobody said, everything."""
+    said = next((one.allowed for one in parts if one.allowed is not None), None)
+    if said is None:
+        return None
+    found = (all_bits(one.steps, said.shape[1]) if one.allowed is None else one.allowed for one in parts)
+    return np.concatenate(list(found))
 
 
 def each_once(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
