@@ -18,10 +18,10 @@ from tailrank.learning.search.candidate import SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators import learner as learner_module
 from tailrank.learning.simulators import sharing
-from tailrank.learning.simulators.trial import best_candidates
 from tailrank.learning.simulators.candidates import FitData
 from tailrank.learning.simulators.kernel import KernelCandidate
 from tailrank.learning.simulators.learners import AutoLearner, GradientLearner
+from tailrank.learning.simulators.trial import all_but_the_worst
 from tailrank.policies.softmax import softmax
 from tailrank.policies.tables import UniformPolicy
 from tailrank.runs.policy_files import budgeted, storage
@@ -157,7 +157,7 @@ def test_learner_resumes_and_saves(one, tmp_path):
     np.testing.assert_array_equal(play_simulator(loaded, env, seeds).returns, returns)
 
 
-def test_after_a_third_the_best_two_go_on(monkeypatch):
+def test_after_a_third_the_worst_is_given_up(monkeypatch):
     env, streams, one = Slope(), Streams(2), small_auto()
     played, tried = [], []
 
@@ -167,7 +167,7 @@ def test_after_a_third_the_best_two_go_on(monkeypatch):
         return batch
 
     state = one.init(env, streams)
-    while len(state.fitted) != 2:
+    while len(state.fitted) != 3:
         before = state
         tried.clear()
         monkeypatch.setattr(learner_module, "play_simulator", watched)
@@ -183,7 +183,7 @@ def test_after_a_third_the_best_two_go_on(monkeypatch):
     assert all(np.array_equal(seeds, tried[0][0]) for seeds, _ in tried)
     scores = [cvar(returns, max(0.3, 5 / returns.size)) for _, returns in tried]
     scores[:2] = [max(scores[:2])]
-    assert state.going == tuple(sorted(np.argsort([-score for score in scores], kind="stable")[:2]))
+    assert state.going == tuple(sorted(np.argsort([-score for score in scores], kind="stable")[:3]))
     assert before.played.n >= 0.8 * one.total / 3
     assert state.earlier == ()
 
@@ -261,10 +261,10 @@ def test_the_better_output_of_a_candidate_counts_in_the_trial():
         return Observed(*(np.zeros((n, 1)),) * 2, np.array(returns), np.ones(n), np.arange(n))
 
     batches = [batch(-9.0, -9.0), batch(2.0, 0.0), batch(-1.0, -1.0), batch(0.5, 0.5)]
-    best, scores = best_candidates([0, 0, 1, 2], batches, 2, 0.5)
-    assert best == [0, 2]
+    going, scores = all_but_the_worst([0, 0, 1, 2], batches, 2, 0.5)
+    assert going == [0, 2]
     assert scores == [-9.0, 1.0, -1.0, 0.5]  # so few episodes have their mean for a tail
-    assert best_candidates([0, 1, 2, 3], batches, 2, 0.5)[0] == [1, 3]
+    assert all_but_the_worst([0, 1, 2, 3], batches, 2, 0.5)[0] == [1, 2, 3]
 
 
 def test_a_trial_without_a_seed_that_went_well_with_all():

@@ -2,8 +2,8 @@
 
 Episodes are shared: every candidate explores a part of each batch and learns from all of them. Batches and fits grow
 with what was played, so that there are about log(total) fits. Where there are more than two candidates, they are tried
-after a third of the learning: what each would hand out plays the same seeds, the best two go on, and the others are
-given up.
+after a third of the learning: what each would hand out plays the same seeds, and the worst is given up. Not more of
+them: a model that is planned in may need more data than there are by then, and be the best in the end.
 
 What is handed out is chosen by fresh episodes (`choosing`).
 """
@@ -36,7 +36,7 @@ from tailrank.learning.simulators.recalling import RecallingCandidate, needed_re
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.sharing import bare, joined, portions, shared_seeds
 from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
-from tailrank.learning.simulators.trial import best_candidates, tried_outputs
+from tailrank.learning.simulators.trial import all_but_the_worst, tried_outputs
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
 from tailrank.policies.tables import Policy
@@ -118,7 +118,7 @@ class CandidatesLearner(ChoosingLearner):
         """A batch of episodes and a fit to all; or the trial of the candidates; or a round of the choice."""
         if state.fitted and self._left(state, env.horizon, self._learning_share(env.horizon)) <= 0:
             return self._compare(state, env, streams)
-        if self._tried(state, env):
+        if len(state.going) == len(self.candidates(env)) and self._tried(state, env):
             return self._try_out(state, env, streams)
         k, fitted, new, parts = state.k + 1, list(state.fitted), list[PlayedEpisodes](), list[Observed]()
         seeds = streams.train_seeds(k, self._batch(state, env))
@@ -186,7 +186,7 @@ class CandidatesLearner(ChoosingLearner):
                     batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
                     new, parts = [*new, self._of(batch, env)], [*parts, bare(batch)]
             batches.append(joined(parts, env))
-        best, scores = best_candidates([i for i, _ in tried], batches, seeds.size, self.tau)
+        best, scores = all_but_the_worst([i for i, _ in tried], batches, seeds.size, self.tau)
         going, before = tuple(state.going[i] for i in best), [state.fitted[i] for i in best]
         state = replace(state, k=state.k + 1, going=going, fitted=(), earlier=())
         played = state.played.with_more(new)

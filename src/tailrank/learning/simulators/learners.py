@@ -72,8 +72,8 @@ class GradientLearner(CandidatesLearner):
 
 @dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model and, where it cannot count, a search, a network and a policy gradient beside it; soon the best two
-    go on, and the best is returned."""
+    """A kernel model and, where it cannot count, a search, a network and a policy gradient beside it; soon the worst is
+    given up, and in the end the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
     search: SearchCandidate = part(SearchCandidate())

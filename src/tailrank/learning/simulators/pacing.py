@@ -14,8 +14,8 @@ from tailrank.learning.simulators.state import CandidatesState
 
 TAIL, LEAST = 400, 2000
 """Episodes of the choice: so many in the tail, or this many in all, at most."""
-GOING, WHEN, TRIED, LEAST_TRIED = 2, 1 / 3, 0.04, 5
-"""Candidates that go on after the trial; how much of the learning is over then; episodes of each candidate as a share
+ALWAYS, WHEN, TRIED, LEAST_TRIED = 2, 1 / 3, 0.04, 5
+"""Candidates of which none is given up; how much of the learning is over then; episodes of each candidate as a share
 of all that are for learning, and how many these must be."""
 
 
@@ -65,7 +65,7 @@ class PacedLearner(SimulatorLearner):
 
     def _tried(self, state: CandidatesState, env: Simulator) -> bool:
         """Whether it is time for the trial: there are many candidates, and a third of the learning is over."""
-        if len(state.fitted) <= GOING or (self.total is None and self.total_steps is None):
+        if len(state.fitted) <= ALWAYS or (self.total is None and self.total_steps is None):
             return False
         return self._done(state.played, env.horizon) >= WHEN and self._trial(state, env) >= LEAST_TRIED
 

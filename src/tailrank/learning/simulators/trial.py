@@ -1,4 +1,4 @@
-"""The trial of candidates: what plays for each of them, and who goes on."""
+"""The trial of candidates: what plays for each of them, and who is given up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from tailrank.episodes.rollout import Observed
 from tailrank.learning.search.judging import weighed_cvar
 from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
-from tailrank.learning.simulators.pacing import GOING
 from tailrank.learning.simulators.sharing import on_same_seeds
 
 
@@ -23,13 +22,14 @@ def tried_outputs(fitted: Sequence[FittedCandidate]) -> list[tuple[int, Candidat
     return [(i, outputs[place]) for i, outputs in found for place in sorted({0, len(outputs) - 1})]
 
 
-def best_candidates(
+def all_but_the_worst(
     owners: Sequence[int], batches: Sequence[Observed], n: int, tau: float
 ) -> tuple[list[int], list[float]]:
-    """The `GOING` best candidates, in their order, and the scores of all that was played on n seeds.
+    """The candidates but the one with the worst score, and the scores of all that was played on n seeds.
 
     owners: whose output each batch is of; the better of its outputs counts for a candidate.
     """
     scores = [weighed_cvar(row, np.zeros(0), tau) for row in on_same_seeds(batches, n)]
     best = [max(score for mine, score in zip(owners, scores, strict=True) if mine == i) for i in range(max(owners) + 1)]
-    return sorted(np.argsort(-np.array(best), kind="stable")[:GOING].tolist()), scores
+    worst = len(best) - 1 - int(np.argmin(best[::-1]))
+    return [i for i in range(len(best)) if i != worst], scores
