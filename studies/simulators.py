@@ -198,7 +198,8 @@ def page(content: dict[str, Any]) -> str:
             less = " | | "
             if gap is not None:
                 low, high, more = row[f"pairs {kind}"]
-                less = f"{gap[0]:.2f} ({gap[1]:.2f} to {gap[2]:.2f}) | {low:.2f} to {high:.2f} | {more}/{row['seeds']}"
+                over = f"{low:.2f} to {high:.2f}" if row["seeds"] > 1 else ""
+                less = f"{gap[0]:.2f} ({gap[1]:.2f} to {gap[2]:.2f}) | {over} | {more}/{row['seeds']}"
             value = f"{it['cvar']:.2f} ({it['low']:.2f} to {it['high']:.2f})"
             lines.append(f"{begin}| {kind} | {value} | {it['mean']:.2f} +- {it['half']:.2f} | {less} |")
             begin = "| | | "
