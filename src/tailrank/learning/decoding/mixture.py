@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from tailrank._system.parallel import run_together
+from tailrank.learning.standard import varies
 from tailrank.policies.decoders.mixture import LARGEST_SAMPLE, SEPARATION, MixtureDecoder, price
 
 SLACK = 1.3
@@ -105,7 +106,7 @@ def _scale(samples: list[np.ndarray]) -> np.ndarray:
     """Standard deviation of each feature over everything seen, [m]; 1 for features that never change."""
     everything = np.concatenate(samples)
     spread = everything.std(axis=0)
-    return np.where(spread > 1e-9 * (1.0 + np.abs(everything).max(axis=0)), spread, 1.0)
+    return np.where(varies(spread, np.abs(everything).max(axis=0)), spread, 1.0)
 
 
 def subspace(samples: list[np.ndarray], weights: list[np.ndarray], largest: int) -> tuple[np.ndarray, float]:

@@ -15,9 +15,9 @@ from tailrank._system.settings import Checked, setting
 from tailrank.learning.dense import layer_views, restandardise
 from tailrank.learning.gradient.ascent import PracticeSteps, TanhTraining, practise, step_worths
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
-from tailrank.learning.search.model import standard
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.standard import standard
 from tailrank.policies.actor import ActorPolicy, actor_input
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import cvar
@@ -187,4 +187,4 @@ class GradientCandidate(Checked):
 
 def _width(returns: np.ndarray) -> float:
     """How far returns [n] spread; a little where they are all the same."""
-    return max(float(returns.std()), 1e-6 * (1.0 + abs(float(returns.mean()))))
+    return max(float(returns.std()), 1e-6 * abs(float(returns.mean()))) or 1e-6

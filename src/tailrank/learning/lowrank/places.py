@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tailrank.learning.standard import varies
 from tailrank.policies.outcomes import OutcomeNetwork
 
 MOST_PLACES = 32
@@ -27,7 +28,7 @@ FLOOR = 1e-2
 def standard_places(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """centre [m] and project [m, k]: standardised features, or their principal components where they are many."""
     centre, spread = x.mean(axis=0), x.std(axis=0)
-    scale = 1.0 / np.where(spread > 1e-9 * (1.0 + np.abs(x).max(axis=0)), spread, 1.0)
+    scale = 1.0 / np.where(varies(spread, np.abs(x).max(axis=0)), spread, 1.0)
     if x.shape[1] <= MOST_PLACES:
         return centre, np.diag(scale)
     some = ((x - centre) * scale)[:: max(1, len(x) // 4000)]

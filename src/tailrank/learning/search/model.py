@@ -19,6 +19,7 @@ import numpy as np
 
 from tailrank.learning.simulators.metric import Trend
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
+from tailrank.learning.standard import standard
 
 LEAST_MOVES, LEAST_PAYS, PRICE = 20, 8, 2.0
 """Transitions in a leaf at least, and what a split must be worth."""
@@ -171,12 +172,6 @@ class ImaginedSimulator:
 
     def _features(self) -> np.ndarray:
         return np.asarray(self._s[:, :-1] * self._model.spread + self._model.centre)
-
-
-def standard(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and spread [m] of features [n, m]; a constant one has the spread 1."""
-    centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
-    return centre, np.where(spread > 1e-9 * (1.0 + np.abs(centre)), spread, 1.0)
 
 
 def _rewards(both: np.ndarray, data: PlayedTransitions, groups: list[np.ndarray]) -> np.ndarray:

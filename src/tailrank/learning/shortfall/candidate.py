@@ -25,6 +25,7 @@ from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.exploring import ExploringPolicy
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.scale import budget_scale, covers
+from tailrank.learning.standard import standard
 from tailrank.policies.kernel import BudgetScale
 from tailrank.policies.shortfall import ShortfallPolicy, mean_slopes
 from tailrank.policies.tables import Policy
@@ -71,7 +72,7 @@ class FittedShortfall:
 
     def restandardised(self, played: PlayedEpisodes) -> FittedShortfall:
         """The same networks with inputs standardised by all that was played: the first layer makes up for it."""
-        centre, spread = standardised(played)
+        centre, spread = standard(played.features)
         state = self.state.copy()
         for flat in (state.weights, state.slow):
             restandardise(layer_views(flat, state.sizes), (self.centre, self.spread), (centre, spread))
@@ -151,7 +152,7 @@ class ShortfallCandidate(Checked):
 
     def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedShortfall:
         played = data.played
-        centre, spread = standardised(played)
+        centre, spread = standard(played.features)
         scale = budget_scale(played, self.budgets, exact=False)
         # Slopes begin as the law of the returns that were seen.
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
@@ -201,10 +202,3 @@ class ShortfallCandidate(Checked):
             raise checks.InputError("shortfall network: the weights of the checkpoint do not fit")
         state = replace(fresh, weights=weights, slow=slow, adam=fresh.adam.from_arrays(arrays))
         return self._update(like, state, loss, data.played)
-
-
-def standardised(played: PlayedEpisodes) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and spread [m] of the features."""
-    features = played.features
-    centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
-    return centre, np.where(spread > 1e-6 * (1.0 + np.abs(centre)), spread, 1.0)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank.learning.simulators.played import PlayedTransitions
+from tailrank.learning.standard import varies
 from tailrank.policies.kernel import Metric
 
 MOST = 24
@@ -38,7 +39,7 @@ class Standard:
     def of(cls, features: np.ndarray, timed: bool, rng: np.random.Generator) -> Standard:
         """From features [n, m]; constant ones count for nothing."""
         centre, spread = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
-        scale = np.where(spread > 1e-9 * (1.0 + np.abs(centre)), 1.0 / np.maximum(spread, 1e-300), 0.0)
+        scale = np.where(varies(spread, centre), 1.0 / np.maximum(spread, 1e-300), 0.0)
         project = np.diag(scale)[:, scale > 0] if (scale > 0).any() else np.zeros((scale.size, 1))
         if project.shape[1] > MOST:
             # One-hots of rare values would count most after scaling: all of them share one scale.

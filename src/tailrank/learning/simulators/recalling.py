@@ -21,6 +21,7 @@ from tailrank.learning.simulators import counted
 from tailrank.learning.simulators.candidates import FitData, FittedCandidate, LearningCandidate, WrappedFit
 from tailrank.learning.simulators.metric import Trend
 from tailrank.learning.simulators.played import PlayedEpisodes
+from tailrank.learning.standard import varies
 from tailrank.policies.recall import Recall, RecallPolicy, differences
 from tailrank.policies.tables import Policy
 
@@ -112,7 +113,7 @@ def _by_neighbours(
     ended = np.append(np.diff(episode) > 0, True)[taken] & (played.step_numbers()[taken] + 1 < played.horizon)
     features = played.features
     moved = (features[rows + 1] - features[rows]).astype(np.float64)
-    follows = _scaled(np.column_stack([moved, played.rewards[taken], ended]))
+    follows = np.hstack([_scaled(part) for part in (moved, played.rewards[taken, None], ended[:, None])])
     other = played.actions[ask][:, None] != played.actions[learn]
     step = [played.step_numbers()[taken]] if timed else []
     here = _scaled(np.column_stack([features[rows].astype(np.float64), *step]))
@@ -138,7 +139,8 @@ def _errors(x: np.ndarray, follows: np.ndarray, other: np.ndarray) -> np.ndarray
 def _scaled(values: np.ndarray) -> np.ndarray:
     """Columns of deviation 1, without those that are constant."""
     spread = values.std(axis=0)
-    return values[:, spread > 1e-9] / spread[spread > 1e-9]
+    kept = varies(spread, values.mean(axis=0))
+    return values[:, kept] / spread[kept]
 
 
 def _some(rows: np.ndarray, most: int) -> np.ndarray:

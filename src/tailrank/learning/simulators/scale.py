@@ -19,6 +19,9 @@ FEW = 50
 FINER = 4
 """A shared unit may take this many times the budgets that were asked for, if nobody says more."""
 
+SMALL = 1e-3
+"""Rewards that are all smaller are counted in another power of ten."""
+
 
 def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True, finer: int = FINER) -> BudgetScale:
     """About `budgets` budgets over all returns from a step on that were seen; more where rewards share a fine unit.
@@ -51,5 +54,8 @@ def _shared_unit(values: np.ndarray, finest: float) -> float | None:
     """The unit of which all the values are multiples, at least `finest`."""
     if not 1 < values.size <= FEW:
         return None
-    grid = exact_grid([np.union1d(np.round(values, 9), [0.0])], 1, 1.0)
-    return float(grid.unit) if grid is not None and float(grid.unit) >= finest else None
+    # Rounded to nine digits, which must not round small rewards away.
+    largest = float(np.abs(values).max())
+    tens = 10.0 ** -np.floor(np.log10(largest)) if 0.0 < largest < SMALL else 1.0
+    grid = exact_grid([np.union1d(np.round(values * tens, 9), [0.0])], 1, 1.0)
+    return float(grid.unit) / tens if grid is not None and float(grid.unit) / tens >= finest else None
