@@ -273,6 +273,15 @@ def test_an_outcome_next_to_impossible_counts_for_nothing():
     assert MeanVariance(0.15).of_law(law) == pytest.approx(mean_variance([1.0, 2.0], [0.5, 0.5], 0.15))
 
 
+@pytest.mark.parametrize("beta", [700.0, 740.0, 745.0, 1000.0])
+def test_logarithms_of_next_to_nothing_have_all_their_digits(beta):
+    """Products below 1e-308 lose digits: EVaR was off by 3e-6."""
+    law = ReturnLaw.of(np.array([0.0, 1.0]), np.array([5e-324, 1.0]))
+    exact = -(math.log(5e-324) + math.log1p(math.exp(-beta - math.log(5e-324)))) / beta
+    assert Entropic(beta).of_law(law) == pytest.approx(exact, rel=1e-15)
+    assert EVaR(0.1).of_law(law) == pytest.approx(0.9968785794077759, rel=1e-14)
+
+
 def test_moments_and_logarithms_agree(monkeypatch):
     """The two backups of the entropic measure, either side of the switch between them."""
     from tailrank.planning.objectives import markov

@@ -18,6 +18,9 @@ from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import BestPolicy, BudgetEngine, Measure
 from tailrank.risk.measures.reduction import Reduction
 
+FULL = 1e-290
+"""Sums that are larger have all their digits."""
+
 
 @dataclass(frozen=True)
 class Entropic(Measure):
@@ -62,4 +65,9 @@ def entropic_value(law: ReturnLaw, beta: float) -> float:
         gap = -beta * (law.values - low)
         if gap[-1] > -1.0:
             return low - math.log1p(float(law.probs @ np.expm1(gap))) / beta
-        return low - math.log(float(law.probs @ np.exp(gap))) / beta
+        total = float(law.probs @ np.exp(gap))
+        if total > FULL:
+            return low - math.log(total) / beta
+        # Products this small have lost digits.
+        logs = np.log(law.probs[law.probs > 0.0]) + gap[law.probs > 0.0]
+        return low - (float(logs.max()) + math.log(float(np.exp(logs - logs.max()).sum()))) / beta
