@@ -89,6 +89,11 @@ def test_a_cap_on_falling_short(seed):
         assert plan.bounded <= most + 1e-9
 
 
+def test_a_frontier_has_so_many_points_at_most():
+    with pytest.raises(InputError, match="points = 1000000: must be at most 10000"):
+        efficient_frontier(FiniteMDP.from_rows(**tiny(np.random.default_rng(0)).columns()), 0.3, points=10**6)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_efficient_frontier(seed):
     rng = np.random.default_rng([33, seed])

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrank import checks
+from tailrank.checks import InputError
 from tailrank.models.mdp import FiniteMDP
 from tailrank.planning.objectives.constrained import exact_engine
 from tailrank.planning.objectives.trade import MOST_INDUCTIONS, Mixed, TradeOff
+
+MOST_POINTS = 10_000
+"""Levels of a frontier: all of them are looked at after every induction, and no clock ends that."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,12 @@ def efficient_frontier(
     >>> found.cvar.tolist(), found.mean.round(9).tolist()
     ([1.0, -0.25, -1.5], [1.0, 1.125, 1.3])
     """
+    n = checks.whole(points, "points", 2)
+    if n > MOST_POINTS:
+        raise InputError(f"points = {n}: must be at most {MOST_POINTS}")
     engine = exact_engine(mdp, seconds=seconds)
     trade = TradeOff(engine, checks.tail_level(tau))
     neutral = engine.law(engine.problem.mean_policy).cvar(tau)
-    n = checks.whole(points, "points", 2)
     levels = np.linspace(trade.best_cvar, min(neutral, trade.best_cvar), n)
     levels[0] = trade.best_cvar - 1e-12 * (abs(trade.best_cvar) + engine.high - engine.low)
     for _ in range(inductions):
