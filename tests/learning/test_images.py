@@ -147,7 +147,8 @@ def test_the_likelihood_and_its_gradient_are_those_of_brute_force():
     from tailrank.learning.images._training_jax import log_likelihoods, loss
 
     batch, weights, fixed = small_batch()
-    with jax.enable_x64(True):
+    wide = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # where jax is older
+    with wide(True):
         found = [np.asarray(x).reshape(2, 2) for x in jax.jit(log_likelihoods)(weights, fixed, batch)]
         slopes = jax.jit(jax.grad(loss))(weights, fixed, batch)
         slopes = {name: np.asarray(x, dtype=np.float64) for name, x in slopes.items()}
