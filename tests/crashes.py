@@ -32,6 +32,8 @@ SMOOTH = {
 }
 SMALL_SEARCH = {"policies": 8, "model_episodes": 10, "rounds": 2, "model_steps": 1000}
 SMALL_NETWORK = {"hidden": [8], "network_budgets": 8, "batch": 8, "effort": 5.0}
+SMALL_AUTO = {"hidden": [8], "network_budgets": 8, "effort": 5.0, "gradient_hidden": [8], "gradient_steps": 20}
+SMALL_AUTO |= {"representatives": 20, "budgets": 8}
 FEW = {"iterations": 4, "checkpoint_every": 2}
 CASES = {
     "ela": LOCK | FEW,
@@ -44,6 +46,9 @@ CASES = {
     "search": SMOOTH | FEW | {"algorithm": "search", "planner": SMALL_SEARCH},
     "shortfall-dqn": SMOOTH | FEW | {"algorithm": "shortfall-dqn", "planner": SMALL_NETWORK},
     "budget-ppo": SMOOTH | FEW | {"algorithm": "budget-ppo", "planner": {"gradient_hidden": [8], "gradient_steps": 20}},
+    "auto": SMOOTH
+    | {"algorithm": "auto", "iterations": 40, "episodes": 200, "checkpoint_every": 4, "evaluate_every": 4}
+    | {"planner": SMALL_SEARCH | SMALL_AUTO},
     "lowrank": SMOOTH | FEW | {"model": "lowrank", "rank": 2, "batch": 6, "output_episodes": 10},
 }
 SWEEP = """

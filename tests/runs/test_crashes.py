@@ -59,13 +59,14 @@ def disturbed(place, name, at, kind, config, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "first"), [("ela", 0), ("simulator", 1), ("bins", 2), ("budget-ppo", 0), ("shortfall-dqn", 1)]
+    ("name", "first"), [("ela", 0), ("simulator", 1), ("bins", 2), ("budget-ppo", 0), ("shortfall-dqn", 1), ("auto", 9)]
 )
 def test_a_run_at_a_sixth_of_its_changes_of_files(place, name, first):
     # All of them, with every kind of fault: studies/crash.py.
     config, expected, calls = whole(place, name)
-    for at in range(first, calls, 6):
-        disturbed(place, name, at, faults.KINDS[at // 6 % len(faults.KINDS)], config, expected)
+    every = 24 if name == "auto" else 6  # which takes seconds
+    for at in range(first, calls, every):
+        disturbed(place, name, at, faults.KINDS[at // every % len(faults.KINDS)], config, expected)
 
 
 def swept(place, out, *fault):

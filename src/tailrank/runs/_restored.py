@@ -37,6 +37,9 @@ def restoring() -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"checkpoint: does not fit this run ({error})") from None
+    except KeyError as error:
+        why = f"it lacks {error}, as if another version of tailrank had written it"
+        raise InputError(f"checkpoint: does not fit this run ({why}); start the run again in another folder") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, MemoryError) as error:
         raise InputError(f"checkpoint: does not fit this run ({type(error).__name__}: {error})") from None
 

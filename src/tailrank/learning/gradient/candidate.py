@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.arrays import check_arrays
 from tailrank._system.settings import Checked, setting
 from tailrank.learning.dense import layer_views, restandardise
 from tailrank.learning.gradient.ascent import PracticeSteps, TanhTraining, practise, step_worths
@@ -170,19 +171,21 @@ class GradientCandidate(Checked):
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedGradient:
         """The networks in a checkpoint."""
+        described = {"centre": "float64 [m]", "spread": "float64 [m] > 0", "returns": "float64 [n]"}
+        described |= {"numbers": "float64 [5]", "actor.weights": "float32 [1, P]", "critic.weights": "float32 [1, Q]"}
+        check_arrays({name: arrays[name] for name in described}, described, m=data.played.n_features)
         fresh = self._fresh(data, rng)
         width, budget, scale, done, length = (float(x) for x in arrays["numbers"])
-        around = [np.asarray(arrays[name], dtype=np.float64) for name in ("centre", "spread")]
         trained = []
         for name, one in (("actor", fresh.actor), ("critic", fresh.critic)):
-            weights = np.asarray(arrays[f"{name}.weights"], dtype=np.float32)
-            if weights.shape != one.weights.shape or any(x.shape != fresh.centre.shape for x in around):
+            weights = arrays[f"{name}.weights"]
+            if weights.shape != one.weights.shape:
                 raise checks.InputError("gradient: the networks of the checkpoint do not fit")
             own = {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.adam.")}
             trained.append(replace(one, weights=weights, adam=one.adam.from_arrays(own)))
-        found = replace(fresh, actor=trained[0], critic=trained[1], centre=around[0], spread=around[1], width=width)
-        kept = np.asarray(arrays["returns"], dtype=np.float64)
-        return replace(found, budget=budget, returns=kept, scale=scale, done=done, length=length)
+        found = replace(fresh, actor=trained[0], critic=trained[1], width=width, budget=budget)
+        found = replace(found, centre=arrays["centre"], spread=arrays["spread"], returns=arrays["returns"])
+        return replace(found, scale=scale, done=done, length=length)
 
 
 def _width(returns: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank import checks
+from tailrank._system.arrays import check_arrays
 from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
 from tailrank.learning.search.exploring import PerturbedPolicy
@@ -153,13 +153,12 @@ class SearchCandidate(Checked):
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedSearch:
         """The fit in a checkpoint."""
-        parts = (np.asarray(arrays[name], dtype=np.float64) for name in ("mean", "deviation", "centre", "spread"))
-        mean, deviation, centre, spread = parts
-        m = data.played.n_features
-        fits = mean.shape == deviation.shape == (data.n_actions, m + 2) and centre.shape == spread.shape == (m,)
-        if not fits:
-            raise checks.InputError("search: the parameters of the checkpoint do not fit")
-        return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), data.played)
+        A, m = data.n_actions, data.played.n_features
+        described = {"mean": f"float64 [{A}, {m + 2}]", "deviation": f"float64 [{A}, {m + 2}] >= 0"}
+        described |= {"centre": f"float64 [{m}]", "spread": f"float64 [{m}] > 0", "promise": "float64 [1] any"}
+        check_arrays(arrays, described)
+        parts = (arrays[name] for name in ("mean", "deviation", "centre", "spread"))
+        return self._fitted(*parts, float(arrays["promise"][0]), data.played)
 
 
 def wide_enough(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:

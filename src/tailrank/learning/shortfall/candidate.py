@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.arrays import check_arrays
 from tailrank._system.settings import Checked, setting, share
 from tailrank._system.telling import tell
 from tailrank.learning.dense import layer_views, restandardise
@@ -193,7 +194,12 @@ class ShortfallCandidate(Checked):
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedShortfall:
         """The networks in a checkpoint."""
+        described = {"centre": "float64 [m]", "spread": "float64 [m] > 0", "weights": "float32 [E, P]"}
+        described |= {"slow": "float32 [E, P]", "numbers": "float64 [5] any"}
+        check_arrays({name: arrays[name] for name in described}, described, m=data.played.n_features)
         unit, low, count, origin, loss = (float(x) for x in arrays["numbers"])
+        if not (unit > 0.0 and 2.0 <= count <= arrays["weights"].shape[1] and np.isfinite([low, origin]).all()):
+            raise checks.InputError("shortfall network: the budgets of the checkpoint do not fit")
         scale = BudgetScale(unit, low, int(count), origin)
         like = self._empty((arrays["centre"], arrays["spread"]), scale, data)
         fresh = self._begun(like, np.full(scale.count - 1, 0.5), rng)

@@ -35,7 +35,14 @@ from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.learning.simulators.recalling import RecallingCandidate, needed_recall
 from tailrank.learning.simulators.refining import RefiningCandidate, uniform_on
 from tailrank.learning.simulators.sharing import bare, joined, portions, shared_seeds
-from tailrank.learning.simulators.state import CandidatesInfo, CandidatesState, EarlierFit, all_outputs, fit_prefix
+from tailrank.learning.simulators.state import (
+    CandidatesInfo,
+    CandidatesState,
+    EarlierFit,
+    all_outputs,
+    check_candidates,
+    fit_prefix,
+)
 from tailrank.learning.simulators.trial import all_but_the_worst, tried_outputs
 from tailrank.policies.images import ImageLayout
 from tailrank.policies.recall import Recall
@@ -214,13 +221,12 @@ class CandidatesLearner(ChoosingLearner):
     def restored(self, arrays: dict[str, np.ndarray], env: Simulator, streams: Streams) -> CandidatesState:
         """The state in a checkpoint."""
         fresh = self.init(env, streams)
+        check_candidates(arrays, env, len(self.candidates(env)))
         played = fresh.played.from_arrays(arrays)
         k, fitted_at, episodes, steps, chosen, choosing = (
             checks.whole(x, "counters", least=0) for x in arrays["counters"]
         )
         going, fitted = tuple(checks.whole(i, "going", least=0) for i in arrays["going"]), []
-        if any(i >= len(self.candidates(env)) for i in going):
-            raise InputError("going: the candidates of the checkpoint are not those of the learner")
         for place, (at, episodes_then) in enumerate([(fitted_at, played.n), *arrays["earlier"].tolist()]):
             fits: list[FittedCandidate] = []
             if at:
@@ -234,4 +240,8 @@ class CandidatesLearner(ChoosingLearner):
         finalists = tuple(int(i) for i in arrays["finalists"])
         now, *earlier = fitted
         about = (finalists, arrays["returns"], episodes, steps, bool(chosen), tuple(earlier), bool(choosing))
-        return CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"], going)
+        state = CandidatesState(k, played, now.fitted, fitted_at, *about, arrays["imagined"], arrays["before"], going)
+        outputs = len(all_outputs(state)) if finalists else 0
+        if any(i >= outputs for i in finalists) or (finalists and len(state.imagined) != outputs):
+            raise InputError("finalists: are not outputs of the fits in the checkpoint")
+        return state

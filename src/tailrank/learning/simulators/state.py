@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tailrank._system.arrays import check_arrays
+from tailrank.checks import InputError
+from tailrank.envs.protocols import Simulator
 from tailrank.learning.protocol import mean_return
 from tailrank.learning.simulators.candidates import CandidateOutput, FittedCandidate
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -108,6 +111,25 @@ class CandidatesState:
                 own = fitted.to_arrays()
                 arrays |= {f"{fit_prefix(place, i)}{name}": array for name, array in own.items()}
         return arrays
+
+
+def check_candidates(arrays: dict[str, np.ndarray], env: Simulator, candidates: int) -> None:
+    """Raise unless the arrays of a checkpoint, but for those of the fits, can be a state with so many candidates."""
+    described = {
+        "counters": "whole [6] >= 0",
+        "finalists": "whole [F*] >= 0",
+        "returns": "float64 [F*, m*]",
+        "before": "float64 [F*, n*]",
+        "imagined": "float64 [o*, k*]",
+        "going": f"whole [g*] >= 0, < {candidates}",
+        "earlier": "whole [e*, 2] >= 0",
+        "played.actions": f"whole [T*] >= 0, < {env.n_actions}",
+        "played.rewards": "float64 [T*]",
+        "played.lengths": f"whole [N*] > 0, <= {env.horizon}",
+    }
+    check_arrays({name: arrays[name] for name in described}, described)
+    if not np.isfinite(arrays["played.observations"]).all():
+        raise InputError("played.observations: must be finite")
 
 
 def fit_prefix(place: int, candidate: int) -> str:
