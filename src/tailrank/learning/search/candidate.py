@@ -157,8 +157,8 @@ class SearchCandidate(Checked):
         described = {"mean": f"float64 [{A}, {m + 2}]", "deviation": f"float64 [{A}, {m + 2}] >= 0"}
         described |= {"centre": f"float64 [{m}]", "spread": f"float64 [{m}] > 0", "promise": "float64 [1] any"}
         check_arrays(arrays, described)
-        parts = (arrays[name] for name in ("mean", "deviation", "centre", "spread"))
-        return self._fitted(*parts, float(arrays["promise"][0]), data.played)
+        mean, deviation, centre, spread = (arrays[name] for name in ("mean", "deviation", "centre", "spread"))
+        return self._fitted(mean, deviation, centre, spread, float(arrays["promise"][0]), data.played)
 
 
 def wide_enough(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
