@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import toys
 from click.testing import CliRunner
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from toys import Clean, Walk, copies
 
@@ -105,6 +106,23 @@ def test_episodes_that_are_not_fixed_by_their_seed(env, words):
     found = findings(env)
     assert having(found, "error", words), found
     assert not having(found, "ok", "seed:")
+
+
+class Clocked(toys.Clean):
+    """Shows the seconds since 1970, next to a number of its own."""
+
+    def __init__(self, since=1.7e9):
+        super().__init__()
+        self.since, self.observation_space = since, spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def observed(self):
+        return np.array([self.since + self.h, self.state[1]])
+
+
+def test_changes_that_no_learner_sees():
+    said = [one for one in findings(Clocked) if "last digits" in one.what]
+    assert [(one.level, one.what.split(" and ")[0]) for one in said] == [("warning", "observation[0] is 1.7e+09")]
+    assert not [one for one in findings(lambda: Clocked(1e3)) if "last digits" in one.what]
 
 
 def test_deterministic_environments_are_noted():

@@ -41,6 +41,13 @@ class Episode:
         return float(sum(self.rewards))
 
 
+def blurred(played: Sequence[Episode]) -> np.ndarray:
+    """The numbers of an observation that vary by little more than their rounding to float32, which learners keep."""
+    features = np.array([seen for episode in played for seen in episode.features], dtype=np.float64)
+    rounding = np.abs(features - features.astype(np.float32)).max(axis=0)
+    return np.flatnonzero((rounding > 0.01 * features.std(axis=0)) & (np.ptp(features, axis=0) > 0.0))
+
+
 @dataclass
 class Trouble:
     """Something seen: what and where it was seen first, and how often."""

@@ -18,7 +18,7 @@ import numpy as np
 from tailrank import checks
 from tailrank.checks import InputError
 from tailrank.envs.gymnasium._passive_checker import gym_findings
-from tailrank.envs.gymnasium._probing import Episode, Probe, difference, parts_wrong
+from tailrank.envs.gymnasium._probing import Episode, Probe, blurred, difference, parts_wrong
 from tailrank.envs.gymnasium.actions import Actions
 from tailrank.envs.gymnasium.making import is_vector, limit_of, maker, name_of, spaces_of
 from tailrank.envs.gymnasium.simulator import simulator_with
@@ -122,6 +122,7 @@ def examine(
             if played and not probe.broken:
                 _seeds(probe, Probe(twin, space, encoder, actions), played, report)
             if played:
+                _digits(played, report)
                 _money(played, report)
                 _speed(probe, played, report)
             _gymnasium(twin, report)
@@ -241,6 +242,13 @@ def _seeds(probe: Probe, twin: Probe, played: list[Episode], report: Report) -> 
     if report.facts["deterministic"]:
         advice = "if nothing is random every plan has one return, and its CVaR is its mean"
         report.add("note", "seed: other seeds with the same actions gave the same episode", advice)
+
+
+def _digits(played: list[Episode], report: Report) -> None:
+    for i in blurred(played)[:3]:
+        seen = played[0].features[0][i]
+        advice = "subtract what is constant: learners keep about seven digits, and would not see what changes"
+        report.add("warning", f"observation[{i}] is {seen:.6g} and changes in its last digits", advice)
 
 
 def _money(played: list[Episode], report: Report) -> None:
