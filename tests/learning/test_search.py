@@ -272,6 +272,7 @@ def test_broken_promises_are_told(monkeypatch):
     assert "promised a CVaR of 1, fresh episodes give -1." in broken_in(returns, 0.1, 1.0, rng)
     assert "even their mean is at most" in broken_in(returns[:20], 0.1, 1.0, rng)
     assert broken_in(returns[:20], 0.1, -0.5, rng) == ""  # too few to say
+    assert broken_in(np.full(20, 0.955), 0.1, 0.9551, rng) == ""  # what is missing is a rounding
     monkeypatch.setattr(SearchLearner, "doubt", lambda *_: "the model promised too much")
     with pytest.warns(UserWarning, match="promised too much"):
         learned = learn(Beam(), small(total=None), episodes=60)

@@ -38,12 +38,32 @@ class Metric:
 class KernelRows:
     """Outcomes of pair (j, a), at j A + a: entries ptr[pair]..ptr[pair + 1] of `after` (a representative, or M: the
     episode is over), `shift` (the reward less the origin, in units) and `weight` (they sum to 1, or there are none).
+    drift: what is added to a shift with every step of the episode (None: nothing).
     """
 
     ptr: np.ndarray
     after: np.ndarray
     shift: np.ndarray
     weight: np.ndarray
+    drift: np.ndarray | None = None
+
+    def at(self, h: int) -> KernelRows:
+        """The outcomes at step h. A reward that has come between two whole shifts is split."""
+        if self.drift is None:
+            return self
+        moved = self.shift + self.drift * h
+        whole = np.floor(moved + 1e-9)
+        part = np.where(moved - whole < 2e-9, 0.0, moved - whole)
+        two = (part > 0).astype(np.int64)
+        entry = np.repeat(np.arange(two.size), 1 + two)
+        upper = np.append(False, entry[1:] == entry[:-1])
+        weight = self.weight[entry] * np.where(upper, part[entry], 1.0 - part[entry])
+        ptr = np.concatenate([[0], np.cumsum(1 + two)])[self.ptr].astype(np.int64)
+        return KernelRows(ptr, self.after[entry], whole.astype(np.int64)[entry] + upper, weight)
+
+    def farthest(self, horizon: int) -> int:
+        """The largest shift, up or down, of any step."""
+        return max(int(np.abs(rows.shift).max(initial=0)) for rows in (self.at(0), self.at(horizon - 1)))
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,7 @@ class KernelPolicy(ChargedBudget):
         gap = int(self.steps[above] - self.steps[below])
         mix = 0.0 if gap == 0 else (left - 1 - int(self.steps[below])) / gap
         actions, least = np.empty(len(states), dtype=np.int64), np.empty(len(states))
-        rows = self.rows
+        rows = self.rows.at(h)
         choose_between(
             self.metric.place(states, h / self.horizon),
             self.representatives,

@@ -166,7 +166,7 @@ def played_episodes(log: EpisodeLog, held_out: bool = False) -> PlayedEpisodes:
 
 def fit_kernel_model(played: PlayedEpisodes, n_actions: int, tau: float, rng: np.random.Generator) -> KernelModel:
     """The kernel model with the settings of the learner on simulators."""
-    return KernelCandidate().fit(FitData(played, n_actions, tau), rng).model
+    return KernelCandidate().fit(FitData(played, n_actions, tau, drifts=False), rng).model
 
 
 def plan_penalised_kernel(

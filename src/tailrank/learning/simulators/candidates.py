@@ -26,7 +26,7 @@ class FitData:
     """What a fit is made from: episodes, the number of actions, and the tail that matters.
 
     numbered: observations are numbers or names, so that being near to another one means nothing. done: the share of
-    the training that is over. random: all episodes had random actions.
+    the training that is over. random: all episodes had random actions. drifts: rewards may change with the step.
     """
 
     played: PlayedEpisodes
@@ -35,6 +35,7 @@ class FitData:
     numbered: bool = False
     done: float = 0.0
     random: bool = False
+    drifts: bool = True
 
 
 class FittedCandidate(Protocol):

@@ -139,14 +139,15 @@ class FittedKernel:
     def about(self) -> str:
         """Representatives and how outcomes are made."""
         model, choice = self.model, self.model.choice
+        drift = "" if model.rows.drift is None else ", rewards that change with the step"
         if np.isnan(model.score):
             what = "pairs with the step" if choice.timed else "observations"
             shared = f", {model.prior:g} transitions shared by the actions of one" if model.prior else ""
-            return f"counts of {len(model.representatives)} {what}{shared}"
+            return f"counts of {len(model.representatives)} {what}{shared}{drift}"
         timed = ", step" if choice.timed else ""
         return (
             f"kernel of {len(model.representatives)}, {choice.neighbours} {choice.move} {choice.labels}, "
-            f"metric {choice.power}{timed}, score {model.score:.3g}"
+            f"metric {choice.power}{timed}, score {model.score:.3g}{drift}"
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -175,7 +176,7 @@ class KernelCandidate(Checked):
         played = data.played
         with doing(f"fitting a model to {played.n} episodes"):
             most = (self.representatives, self.budgets, self.transitions)
-            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered)
+            model = fit_kernel(played, data.n_actions, *most, rng, data.numbered, data.drifts)
         return FittedKernel(model, data.tau, played.horizon, self.bonus, self.epsilon, played.returns())
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedKernel:

@@ -16,10 +16,12 @@ import numpy as np
 
 from tailrank.episodes.masks import ever_allowed
 from tailrank.learning.simulators.counted import counted_states, ended_by_place, numbers
+from tailrank.learning.simulators.drifting import drifting
 from tailrank.learning.simulators.metric import Standard, relevance
 from tailrank.learning.simulators.outcomes import KernelChoice, OutcomeModel, held_out_scores
 from tailrank.learning.simulators.played import PlayedEpisodes, PlayedTransitions
 from tailrank.learning.simulators.pooling import pooled_laws
+from tailrank.learning.simulators.regions import regions, spread_out
 from tailrank.learning.simulators.scale import FINER, budget_scale
 from tailrank.planning.kernel.induction import kept_steps
 from tailrank.policies.kernel import BudgetScale, KernelRows, Metric, interpolation
@@ -44,12 +46,8 @@ MOST_OUTCOMES = 512_000
 """Of all representatives and actions; with many actions there are fewer representatives."""
 MOST_WORK = 4e9
 """Numbers that distances of all outcomes to all representatives are made of; many coordinates ask for fewer, too."""
-REGIONS = 128
-"""Of the state space, for the bonus: visits of representatives would stay few as these become more."""
 MOST_VALUES = 10_000_000
 """Of the tables of a plan for counted states, where rewards share a unit."""
-LLOYD, ROUNDS = 2, 8
-"""Steps of k-means, and rounds of the draw that begins it: each prefers what is far from the centres so far."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,9 @@ class KernelModel:
         ptr = np.concatenate([[0], np.cumsum(added)]).astype(np.int64)
         least = rows.shift.min(initial=0)
         parts = (rows.after, np.flatnonzero(empty) // A), (rows.shift, least), (rows.weight, 1.0)
-        return replace(self, rows=KernelRows(ptr, *(np.insert(part, at, value) for part, value in parts)))
+        drift = None if rows.drift is None else np.insert(rows.drift, at, 0.0)
+        rows = KernelRows(ptr, *(np.insert(part, at, value) for part, value in parts))
+        return replace(self, rows=replace(rows, drift=drift))
 
 
 def fit_kernel(
@@ -114,14 +114,18 @@ def fit_kernel(
     most: int,
     rng: np.random.Generator,
     numbered: bool = False,
+    drifts: bool = True,
 ) -> KernelModel:
     """The model of what was played, with at most so many representatives, budgets and transitions.
 
-    numbered: observations are counted as long as they are few enough, whether they repeat or not.
+    numbered: observations are counted as long as they are few enough, whether they repeat or not. drifts: whether
+    rewards may change with the step (`drifting`).
     """
     if (numbered or played.repeats) and len(played.observations) <= representatives:
-        return _counted(played, n_actions, representatives, budgets, rng)
-    scale, data = budget_scale(played, budgets), played.transitions(most, rng)
+        return _counted(played, n_actions, representatives, budgets, rng, drifts)
+    data = played.transitions(most, rng)
+    data = drifting(data) if drifts else data
+    scale = budget_scale(played, budgets, drift=data.drift)
     choice, score = choose(data, played.horizon, n_actions, rng)
     made = Standard.of(data.features, choice.timed, rng)
     s = made.place(data.features, data.step / played.horizon)
@@ -179,26 +183,29 @@ def _halves(
     return one, other
 
 
-def _counted(played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator) -> KernelModel:
+def _counted(
+    played: PlayedEpisodes, n_actions: int, most: int, budgets: int, rng: np.random.Generator, drifts: bool
+) -> KernelModel:
     """The model of counts on the different observations, of at most `most` states; all transitions count.
 
     One terrible episode widens the budgets, and a coarse grid would blur all others: few states can have many budgets.
     """
     data = played.transitions(played.steps, rng)
     data = replace(data, ended=ended_by_place(data, played.horizon))
+    data = drifting(data, numbers(data.here, data.actions, data.there)) if drifts else data
     states = counted_states(played, data, most, rng)
     M = len(states.representatives)
-    scale = budget_scale(
-        played, budgets, finer=max(MOST_VALUES // (M * len(kept_steps(played.horizon)) * budgets), FINER)
-    )
+    finer = max(MOST_VALUES // (M * len(kept_steps(played.horizon)) * budgets), FINER)
+    scale = budget_scale(played, budgets, finer=finer, drift=data.drift)
     after = np.where(data.ended, M, states.there)
-    outcome = numbers(after, data.rewards)
+    outcome = numbers(after, data.rewards, *([] if data.drift is None else [data.drift]))
     pair = states.here * n_actions + data.actions
     allowed = _allowed(data, states.here, M, n_actions)
     laws = pooled_laws(pair, outcome, data.held_out(rng), M, n_actions, allowed)
     one = np.unique(outcome, return_index=True)[1][laws.outcome]
     shift = (data.rewards[one] - scale.origin) / scale.unit
-    rows = merged(laws.pair, after[one], shift, laws.weight, M, n_actions)
+    drift = None if data.drift is None else data.drift[one] / scale.unit
+    rows = merged(laws.pair, after[one], shift, laws.weight, M, n_actions, drift)
     start = np.bincount(states.first, minlength=M) / played.n
     visits, choice = _visits(states.here, data.actions, M, n_actions), KernelChoice(1, timed=states.timed)
     about = (visits, laws.mass, start, choice, np.nan, laws.kappa)
@@ -212,14 +219,6 @@ def _allowed(data: PlayedTransitions, near: np.ndarray, M: int, n_actions: int) 
 def _visits(near: np.ndarray, actions: np.ndarray, M: int, n_actions: int) -> np.ndarray:
     counts = np.bincount(near * n_actions + actions, minlength=M * n_actions)
     return counts.reshape(M, n_actions).astype(np.float64)
-
-
-def regions(places: np.ndarray, visits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Visits [M, A] of the region that each representative is in: `REGIONS` of them, however many representatives."""
-    centres = spread_out(places, np.ones(places.shape[1]), REGIONS, rng)
-    region = interpolation(places, np.ascontiguousarray(centres), 1)[0][:, 0]
-    total = np.column_stack([np.bincount(region, weights=column, minlength=len(centres)) for column in visits.T])
-    return np.asarray(total[region])
 
 
 def choose(
@@ -263,29 +262,6 @@ def choose(
     return best, float(scores(best).mean())
 
 
-def spread_out(points: np.ndarray, weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """At most `count` of the points [n, k], near the centres of a k-means in the weighted metric."""
-    from scipy.spatial import cKDTree
-
-    z = points * weights
-    if len(z) > 40 * count:
-        drawn = np.sort(rng.permutation(len(z))[: 40 * count])
-        z, points = z[drawn], points[drawn]
-    centres = z[rng.permutation(len(z))[: -(-count // ROUNDS)]]
-    for _ in range(ROUNDS - 1):
-        square = np.asarray(cKDTree(centres).query(z)[0]) ** 2
-        more = min(count - len(centres), -(-count // ROUNDS), int((square > 0).sum()))
-        if more > 0:
-            centres = np.vstack([centres, z[rng.choice(len(z), size=more, replace=False, p=square / square.sum())]])
-    for _ in range(LLOYD):
-        near = cKDTree(centres).query(z)[1]
-        size = np.bincount(near, minlength=len(centres))
-        total = np.column_stack([np.bincount(near, weights=column, minlength=len(centres)) for column in z.T])
-        centres = np.where(size[:, None] > 0, total / np.maximum(size, 1)[:, None], centres)
-    chosen = np.unique(cKDTree(z).query(centres)[1])
-    return points[chosen]
-
-
 def kernel_rows(
     model: OutcomeModel, centres: np.ndarray, neighbours: int, n_actions: int, scale: BudgetScale
 ) -> KernelRows:
@@ -300,29 +276,41 @@ def kernel_rows(
         index[over], phi[over] = M, 1.0 / index.shape[1]
         weight = found.weights.reshape(n * K, 1) * phi
         pair = np.repeat(np.arange(M) * n_actions + a, K)[:, None]
-        shift = np.repeat((found.rewards.reshape(n * K, 1) - scale.origin) / scale.unit, index.shape[1], axis=1)
-        parts.append([np.broadcast_to(pair, index.shape).ravel(), index.ravel(), shift.ravel(), weight.ravel()])
-    pairs, after, shifts, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return merged(pairs, after, shifts, weights, M, n_actions)
+        shift = (found.rewards.reshape(n * K, 1) - scale.origin) / scale.unit
+        drift = np.zeros_like(shift) if found.drift is None else found.drift.reshape(n * K, 1) / scale.unit
+        part = (pair, index, shift, weight, drift)
+        parts.append([np.broadcast_to(x, index.shape).ravel() for x in part])
+    pairs, after, shifts, weights, drifts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return merged(pairs, after, shifts, weights, M, n_actions, drifts)
 
 
 def merged(
-    pair: np.ndarray, after: np.ndarray, shift: np.ndarray, weight: np.ndarray, M: int, n_actions: int
+    pair: np.ndarray,
+    after: np.ndarray,
+    shift: np.ndarray,
+    weight: np.ndarray,
+    M: int,
+    n_actions: int,
+    drift: np.ndarray | None = None,
 ) -> KernelRows:
     """Rows with whole shifts: a reward between two of them is split, and equal outcomes of a pair are added up."""
     whole = np.floor(shift + 1e-9)
     part = np.clip(shift - whole, 0.0, 1.0)
     part[part < 2e-9] = 0.0
-    pair, after = np.concatenate([pair, pair]), np.concatenate([after, after])
+    which = np.zeros(1) if drift is None else np.unique(drift)
+    kind = np.zeros(pair.size, dtype=np.int64) if drift is None else np.searchsorted(which, drift)
+    pair, after, kind = (np.concatenate([x, x]) for x in (pair, after, kind))
     shift = np.concatenate([whole, whole + 1.0]).astype(np.int64)
     weight = np.concatenate([weight * (1.0 - part), weight * part])
     kept = weight > 1e-9
-    pair, after, shift, weight = pair[kept], after[kept], shift[kept], weight[kept]
+    pair, after, shift, weight, kind = (x[kept] for x in (pair, after, shift, weight, kind))
     low, high = (int(shift.min()), int(shift.max())) if shift.size else (0, 0)
-    key = (pair * (M + 1) + after) * (high - low + 1) + (shift - low)
+    span = high - low + 1
+    key = ((pair * (M + 1) + after) * which.size + kind) * span + (shift - low)
     found, place = np.unique(key, return_inverse=True)
     total = np.bincount(place, weights=weight, minlength=found.size)
-    pair = found // ((M + 1) * (high - low + 1))
+    pair = found // ((M + 1) * which.size * span)
     total = total / np.bincount(pair, weights=total, minlength=M * n_actions)[pair]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(pair, minlength=M * n_actions))]).astype(np.int64)
-    return KernelRows(ptr, (found // (high - low + 1)) % (M + 1), found % (high - low + 1) + low, total)
+    drifts = which[found // span % which.size] if which.any() else None
+    return KernelRows(ptr, found // (span * which.size) % (M + 1), found % span + low, total, drifts)

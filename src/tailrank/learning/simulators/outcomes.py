@@ -37,12 +37,14 @@ class KernelChoice:
 
 @dataclass(frozen=True)
 class OutcomeSample:
-    """K weighted outcomes of n queries: after [n, K, k], rewards, ended and weights [n, K]."""
+    """K weighted outcomes of n queries: after [n, K, k], rewards, ended and weights [n, K]; drift [n, K] as in
+    `PlayedTransitions`."""
 
     after: np.ndarray
     rewards: np.ndarray
     ended: np.ndarray
     weights: np.ndarray
+    drift: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class OutcomeModel:
         rewards, ended = self.data.rewards[labels], self.data.ended[labels]
         if self.choice.labels == "trend":
             rewards = rewards + np.where(ended, 0.0, change[..., -1])
-        return OutcomeSample(after, rewards, ended, weights)
+        drift = None if self.data.drift is None else self.data.drift[labels]
+        return OutcomeSample(after, rewards, ended, weights, drift)
 
     def _relabelled(
         self, s: np.ndarray, after: np.ndarray, near: np.ndarray, same: np.ndarray, action: int

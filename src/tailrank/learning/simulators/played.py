@@ -20,7 +20,8 @@ REPEATED = 5
 @dataclass(frozen=True)
 class PlayedTransitions:
     """T transitions: `here` and `there` [T] say which of the observations [U, m] (float32) were seen before and after;
-    actions, rewards, step (h), ended and episode [T]; allowed [T, bytes]: as in `PlayedEpisodes`.
+    actions, rewards, step (h), ended and episode [T]; allowed [T, bytes]: as in `PlayedEpisodes`. drift [T]: what the
+    reward of each changes by with the step (`drifting`); rewards are then what they would be at step 0.
 
     ended: the environment ended the episode there; one that was only cut off after H steps did not end.
     """
@@ -34,6 +35,7 @@ class PlayedTransitions:
     ended: np.ndarray
     episode: np.ndarray
     allowed: np.ndarray | None = None
+    drift: np.ndarray | None = None
 
     @property
     def features(self) -> np.ndarray:
@@ -58,9 +60,9 @@ class PlayedTransitions:
     def where(self, rows: np.ndarray) -> PlayedTransitions:
         """Those rows (a mask or indices)."""
         parts = (self.here, self.there, self.actions, self.rewards, self.step, self.ended, self.episode)
-        allowed = None if self.allowed is None else self.allowed[rows]
+        allowed, drift = (None if part is None else part[rows] for part in (self.allowed, self.drift))
         found = PlayedTransitions(self.observations, *(part[rows] for part in parts))
-        return replace(found, allowed=allowed)
+        return replace(found, allowed=allowed, drift=drift)
 
 
 @dataclass(frozen=True)

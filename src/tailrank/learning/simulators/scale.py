@@ -23,16 +23,21 @@ SMALL = 1e-3
 """Rewards that are all smaller are counted in another power of ten."""
 
 
-def budget_scale(played: PlayedEpisodes, budgets: int, exact: bool = True, finer: int = FINER) -> BudgetScale:
+def budget_scale(
+    played: PlayedEpisodes, budgets: int, exact: bool = True, finer: int = FINER, drift: np.ndarray | None = None
+) -> BudgetScale:
     """About `budgets` budgets over all returns from a step on that were seen; more where rewards share a fine unit.
 
-    exact: whether such a unit is looked for; finer: it may take so many times the budgets.
+    exact: whether such a unit is looked for; finer: it may take so many times the budgets. drift [T]:
+    what the reward of each transition changes by with the step; then budgets cover what it would pay at any step.
     """
     values, counts = np.unique(played.rewards, return_counts=True)
     often = int(np.argmax(counts))
     origin = float(values[often]) if 2 * counts[often] > played.steps else float(np.median(played.rewards))
     above = played.to_go() - origin * (played.horizon - played.step_numbers())
     # A cut-off episode has nothing to come; one that ended early has -origin times the steps that it did not play.
+    if drift is not None:
+        above = np.concatenate([above, *(above + drift * (h - played.step_numbers()) for h in (0, played.horizon - 1))])
     low, high = min(float(above.min()), 0.0), max(float(above.max()), 0.0)
     spread = (high - low) or max(abs(origin), 1.0)
     low, high = low - WIDER * spread, high + WIDER * spread

@@ -61,12 +61,12 @@ def plan_kernel(
     """The plan of H steps; start [M]: how likely each representative is at first; bonus, allowed [M, A]."""
     from tailrank.planning.kernel._kernels import backup, held_backup, widen
 
-    pad = int(np.abs(rows.shift).max(initial=0)) + 1
-    table, law = np.empty((len(bonus) + 1, scale.count + 2 * pad)), (rows.ptr, rows.after, rows.shift, rows.weight)
+    pad = rows.farthest(horizon) + 1
+    table = np.empty((len(bonus) + 1, scale.count + 2 * pad))
 
     def step(left: int, values: np.ndarray, taken: np.ndarray, held: bool) -> np.ndarray:
         widen(values[0], pad, scale.ended(left - 1), table)
-        result = np.empty_like(values)
+        result, law = np.empty_like(values), _law(rows, horizon - left)
         if held:
             held_backup(*law, bonus, pad, float(left), table, result[0], taken[0])
         else:
@@ -93,16 +93,14 @@ def plan_crossed(
     """
     from tailrank.planning.kernel._kernels import crossed_backup, held_backup, widen
 
-    pad = max(int(np.abs(rows.shift).max(initial=0)) for rows in halves) + 1
+    pad = max(rows.farthest(horizon) for rows in halves) + 1
     tables = np.empty((2, len(allowed) + 1, scale.count + 2 * pad))
-    one, other = ((rows.ptr, rows.after, rows.shift, rows.weight) for rows in halves)
-
     none = np.zeros(allowed.shape)
 
     def step(left: int, values: np.ndarray, taken: np.ndarray, held: bool) -> np.ndarray:
         for mine, table in zip(values, tables, strict=True):
             widen(mine, pad, scale.ended(left - 1), table)
-        result = np.empty_like(values)
+        result, (one, other) = np.empty_like(values), (_law(rows, horizon - left) for rows in halves)
         if held:
             for law, table, found, mine in zip((one, other), tables, result, taken, strict=True):
                 held_backup(*law, none, pad, float(left), table, found, mine)
@@ -111,6 +109,12 @@ def plan_crossed(
         return result
 
     return _planned(step, 2, scale, horizon, start, tau)
+
+
+def _law(rows: KernelRows, h: int) -> tuple[np.ndarray, ...]:
+    """ptr, after, shift and weight at step h."""
+    now = rows.at(h)
+    return now.ptr, now.after, now.shift, now.weight
 
 
 def _planned(

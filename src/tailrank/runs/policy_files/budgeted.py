@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ KERNEL = {
     "steps": "int64 [T] increasing, >= 0",
     "tables": "float [T, M, C]",
 }
+DRIFT = {"rows.drift": "float64 [n*]"}
+"""Only where rewards change with the step."""
 SCALE = ("unit", "low", "origin", "count")
 
 
@@ -35,6 +38,7 @@ def kernel_parts(policy: KernelPolicy) -> tuple[Arrays, dict[str, Any]]:
     """Representatives, rows and tables of a kernel model."""
     arrays = {name: getattr(policy, name) for name in KERNEL if "." not in name}
     arrays |= {f"rows.{name}": getattr(policy.rows, name) for name in ("ptr", "after", "shift", "weight")}
+    arrays |= {} if policy.rows.drift is None else {"rows.drift": policy.rows.drift}
     arrays |= {f"metric.{name}": getattr(policy.metric, name) for name in ("centre", "project")}
     return arrays, _plain(policy) | {"neighbours": policy.neighbours}
 
@@ -42,7 +46,8 @@ def kernel_parts(policy: KernelPolicy) -> tuple[Arrays, dict[str, Any]]:
 def kernel_policy(arrays: Arrays, scalars: dict[str, Any]) -> KernelPolicy:
     """The policy of a kernel model."""
     scale, budget, H = _read(scalars, "neighbours")
-    size = check_arrays(arrays, KERNEL, C=scale.count)
+    drift = arrays.get("rows.drift")
+    size = check_arrays(arrays, KERNEL | ({} if drift is None else DRIFT), C=scale.count)
     K = checks.whole(scalars["neighbours"], "neighbours")
     if size["M"] < K:
         raise InputError(f"neighbours = {K}: must be at most {size['M']}")
@@ -52,7 +57,7 @@ def kernel_policy(arrays: Arrays, scalars: dict[str, Any]) -> KernelPolicy:
         Metric(arrays["metric.centre"], arrays["metric.project"]),
         arrays["representatives"],
         K,
-        KernelRows(*(arrays[f"rows.{name}"] for name in ("ptr", "after", "shift", "weight"))),
+        replace(KernelRows(*(arrays[f"rows.{name}"] for name in ("ptr", "after", "shift", "weight"))), drift=drift),
         scale,
         arrays["bonus"],
         arrays["allowed"],
