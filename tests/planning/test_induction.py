@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tailrank._system import parallel
 from tailrank.models.grid import exact_grid
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact import induction, storage
+from tailrank.planning.exact import forward, induction, pushing, storage
+from tailrank.planning.exact.limits import unlimited
 
 
 def random_mdp(S=6, A=3, K=4, H=4, top=5, missing=0.2, seed=0):
@@ -127,6 +130,29 @@ def near_mdp(S=200, A=2, K=3, H=4):
         horizon=H,
         start=np.full(S, 1 / S),
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_that_move_as_a_whole_are_those_of_every_step(monkeypatch, seed):
+    mdp = random_mdp(S=12, A=3, K=12, H=12, top=2, missing=0.0, seed=seed)
+    mdp = replace(mdp, start=np.eye(12)[0])
+    grid = exact_grid([np.unique(mdp.reward)], mdp.horizon, 1.0)
+    moves = []
+
+    def ranges():
+        ahead = induction.layout(mdp, grid, induction.reachable(mdp)).tables
+        left = pushing.budget_tables(mdp, grid, mdp.horizon, 3, 10**6, unlimited)
+        return [(t.first, t.offset) for t in (*ahead, *left)]
+
+    for module in (induction, pushing):
+        monkeypatch.setattr(module, "moved_by", lambda *a: moves.append(forward.moved_by(*a)) or moves[-1])
+    shifted = ranges()
+    assert len([m for m in moves if m]) == 2, "both ways, ranges should come to move as a whole"
+    for module in (induction, pushing):
+        monkeypatch.setattr(module, "moved_by", lambda *a: None)
+    for one, two in zip(shifted, ranges(), strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):

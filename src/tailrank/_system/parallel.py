@@ -33,16 +33,15 @@ def over_states(
     finely: more parts than cores where there is much work; not for kernels that go through all states in every part.
     first: the state that the first entry of `work` is of.
     """
-    total, n = int(work.sum()), work.size
-    workers = 1 if total < SERIAL_WORK else threads()
+    n, workers = work.size, threads()
+    total = int(work.sum()) if workers > 1 else 0
     inside = threading.current_thread().name.startswith(POOL)  # who waits for the pool must not be of it
-    if workers == 1 or inside:
+    if workers == 1 or total < SERIAL_WORK or inside:
         kernel(first, first + n, *arguments)
         return
     parts = workers * (4 if finely and total >= PARTS_WORK else 1)
     cuts = np.searchsorted(np.cumsum(work), total * np.arange(1, parts) / parts)
-    bounds = first + np.unique(np.concatenate([[0], cuts, [n]]))
-    spans = list(pairwise(bounds.tolist()))
+    spans = list(pairwise(sorted({first, first + n, *(first + cuts).tolist()})))
     others = [_pool(workers).submit(kernel, *span, *arguments) for span in spans[1:]]
     kernel(*spans[0], *arguments)  # this thread works too
     for part in others:

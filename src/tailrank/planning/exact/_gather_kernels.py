@@ -35,30 +35,49 @@ def add_far(q, to, n, weight, table, begin, size, shift, slope):
 
 @nested
 def list_outcomes(
-    s, n_actions, ptr, next_state, prob, units, places, origin, n, certain_next, at, weight, listed, name, sure
+    s,
+    n_actions,
+    ptr,
+    next_state,
+    prob,
+    units,
+    places,
+    origin,
+    n,
+    certain_next,
+    neutral_next,
+    at,
+    weight,
+    listed,
+    name,
+    sure,
+    bound,
 ):
     """How many actions state s has, named in order in name [A]. Sums over their outcomes are prepared: outcome i of the
     r-th, of probability weight[r LISTED + i], reads budget c of the next step at at[r LISTED + i] + c.
 
     listed [A]: how many outcomes these are, -1 where they are too many or one leaves its (padded) table at some of the
-    n budgets from `origin` on. sure [A]: the largest budget that each action is sure to meet, given the same of the
-    next step, certain_next [S], unless that is empty.
+    n budgets from `origin` on. Unless certain_next [S] is empty: sure [A], the largest budget that each action is sure
+    to meet, given the same of the next step, and bound [A], the mean of neutral_next [S] after it.
     """
     m, know = np.int64(0), certain_next.size > 0  # a plain 0 would be compiled for twice, once as a constant
     for a in range(n_actions):
         begin, end = ptr[s * n_actions + a], ptr[s * n_actions + a + 1]
         if begin == end:
             continue
-        own, near, least = m * LISTED, end - begin <= LISTED, np.int64(2**60)
-        for i in range(np.uintp(end - begin)):
-            k = np.uintp(begin) + i
+        near, to = end - begin <= LISTED, np.uintp(m * LISTED)
+        for k in range(np.uintp(begin), np.uintp(min(end, begin + LISTED))):
             t, u = np.uintp(next_state[k]), units[k]
             near &= (origin - u >= places[t, 0]) & (origin - u + n <= places[t, 1])
-            to = np.uintp(own) + i % np.uintp(LISTED)  # what is too long is not used
             at[to], weight[to] = places[t, 2] - u, prob[k]
-            if know:
-                least = min(least, u + certain_next[t])
-        name[m], sure[m], listed[m] = a, least, end - begin if near else -1
+            to += np.uintp(1)
+        if know:
+            least, most = np.int64(2**60), 0.0
+            for k in range(np.uintp(begin), np.uintp(end)):
+                t = np.uintp(next_state[k])
+                least, most = min(least, units[k] + certain_next[t]), most + prob[k] * neutral_next[t]
+            sure[m], bound[m] = least, most
+        name[m], listed[m] = a, end - begin if near else -1
         m += 1
     return m
 

@@ -82,7 +82,8 @@ def backup(
     x, best, chosen, label = np.empty(n_actions * BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     at, weight = np.empty(n_actions * LISTED, np.int64), np.empty(n_actions * LISTED)
     listed, sure = np.empty(n_actions, np.int64), np.empty(n_actions, np.int64)
-    row, paid, name = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
+    row, paid, bound = np.empty(n_actions, np.int64), np.empty(n_actions), np.empty(n_actions)
+    name = np.empty(n_actions)
     store, track, know = actions.size > 0, means.size > 0, certain_next.size > 0
     mean, w, position = np.empty(BLOCK + 8), np.empty(BLOCK + 8), np.empty(n_actions)
     mean_below, chosen_below = np.empty(BLOCK), np.empty(BLOCK)
@@ -108,11 +109,13 @@ def backup(
                 origin,
                 n,
                 certain_next,
+                neutral_next,
                 at,
                 weight,
                 listed,
                 name,
                 sure,
+                bound,
             )
             if know:
                 for r in range(m):
@@ -199,7 +202,7 @@ def backup(
                         units,
                         places,
                         means,
-                        neutral_next,
+                        bound,
                         at,
                         weight,
                         w,

@@ -90,8 +90,8 @@ def tell_apart(
         position[np.uintp(name[r])] = r
     i = skip
     while i < n:
-        who, j = label[i], i + 1
-        while j < n and label[j] == who:
+        who, j = label[np.uintp(i)], i + 1
+        while j < n and label[np.uintp(j)] == who:
             j += 1
         tied = who < 0.0
         first = 0 if tied else int(position[np.uintp(who)])
@@ -143,7 +143,7 @@ def tell_certain(
     units,
     places,
     means_next,
-    neutral_next,
+    bound,
     at,
     weight,
     w,
@@ -153,8 +153,8 @@ def tell_certain(
     """mean and chosen [zeros] at the budgets from `origin` on, all met for certain: of the actions that go on to meet
     them the one with the best mean, of several the first.
 
-    sure [A]: the largest budget that each of the m actions is sure to meet. neutral_next [S]: the best means of the
-    next step, whatever the budget: they bound what an action can add. The rest: see `tell_apart`.
+    sure [A]: the largest budget that each of the m actions is sure to meet. bound [A]: the best
+    mean of what follows each of them, whatever the budget. The rest: see `tell_apart`.
     """
     n_actions = sure.size
     for i in range(np.uintp(zeros)):
@@ -164,14 +164,11 @@ def tell_certain(
         if high <= skip:
             continue
         pair = s * n_actions + int(name[r])
-        begin, end = ptr[pair], ptr[pair + 1]
-        most = gain[pair]
-        for k in range(np.uintp(begin), np.uintp(end)):
-            most += prob[k] * neutral_next[next_state[k]]
+        begin, end, most = ptr[pair], ptr[pair + 1], gain[pair] + bound[r]
         low, above = skip, high  # means fall with the budget: below `low` they are as large as any of this action
         while low < above:
             half = (low + above) // 2
-            if mean[half] >= most:
+            if mean[np.uintp(half)] >= most:
                 low = half + 1
             else:
                 above = half

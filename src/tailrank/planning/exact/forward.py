@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,15 @@ def _reach(mdp: FiniteMDP, block: int) -> np.ndarray:
 def reach(mdp: FiniteMDP, h: int) -> np.ndarray:
     """The first and the last state that each state leads to at step h, [2, S]; -1: none."""
     return _reach(mdp, h if mdp.n_blocks > 1 else 0)
+
+
+def moved_by(before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> tuple[Any, ...] | None:
+    """By how much each array [S] moved, if all of its entries moved by the same.
+
+    Ranges that a step moves as a whole are moved so by every further step with the same rows.
+    """
+    moves = [b - a for a, b in zip(before, after, strict=True)]
+    return tuple(m[0] for m in moves) if all((m == m[0]).all() for m in moves) else None
 
 
 def budgets_after(

@@ -24,7 +24,7 @@ from tailrank._system.parallel import over_states
 from tailrank.checks import InputError
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact.forward import FAR, budgets_after
+from tailrank.planning.exact.forward import FAR, budgets_after, moved_by
 from tailrank.planning.exact.limits import unlimited
 from tailrank.planning.exact.means import mean_rewards, origins_left
 from tailrank.planning.exact.start_curve import StartCurve
@@ -164,12 +164,17 @@ def layout(
     units, real_units, span = np.empty(0, np.int64), np.empty(0), 0
     caps = None if most is None else _caps(mdp, step_units, steps, most)
     tables, spans = [tables_of(low, high, met[-1])], []
-    products = 0.0
+    products, same, moved = 0.0, unchanging(mdp, grid), None
     for h in reversed(range(steps)):
         if units is not step_units(h):
             units = step_units(h)
             real_units, span = units.astype(np.float64), int(units.max(initial=0) - units.min(initial=0))
-        low, high = range_from(mdp, h, real_units, low, high, cautious=narrow)
+        if moved is None:
+            before = low, high
+            low, high = range_from(mdp, h, real_units, low, high, cautious=narrow)
+            moved = moved_by(before, (low, high)) if same else None
+        else:
+            low, high = low + moved[0], high + moved[1]
         top = high if caps is None else np.maximum(low, np.minimum(high, caps[h]))
         tables.append(tables_of(low, top, met[h]))
         spans.append(span)
@@ -284,7 +289,7 @@ def induct(
         else:
             if known:
                 certain[turn(h), begin:end] = CERTAIN_OF_NONE
-            work = mdp.rows_of_states(h)[begin:end] * np.diff(here.offset[begin : end + 1])
+            work = mdp.rows_of_states(h)[begin:end] * (here.offset[begin + 1 : end + 1] - here.offset[begin:end])
             over_states(_kernels.backup, arguments(h), work, first=begin)
         if h == 0 and curves:
             for curve, column in zip(curves, (values, means), strict=False):
@@ -306,8 +311,9 @@ def action_type(n_actions: int) -> np.dtype[np.unsignedinteger]:
 
 def tables_of(low: np.ndarray, high: np.ndarray, met: np.ndarray) -> Tables:
     """Tables of the budgets low..high [S] for the states that can be met."""
-    count = np.where(met, high - low + 1, 0)
-    return Tables(low.astype(np.int64, copy=False), np.concatenate([[0], np.cumsum(count)]).astype(np.int64))
+    offset = np.zeros(met.size + 1, np.int64)
+    np.cumsum(np.where(met, high - low + 1, 0), out=offset[1:])
+    return Tables(low.astype(np.int64, copy=False), offset)
 
 
 def range_from(

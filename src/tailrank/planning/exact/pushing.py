@@ -15,7 +15,7 @@ import numpy as np
 from tailrank._system.parallel import over_states
 from tailrank.models.grid import BudgetGrid
 from tailrank.models.mdp import FiniteMDP
-from tailrank.planning.exact.forward import FAR, budgets_after, reach
+from tailrank.planning.exact.forward import FAR, budgets_after, moved_by, reach
 from tailrank.planning.exact.induction import action_type, tables_of, unchanging, units_of_steps
 from tailrank.planning.exact.storage import Storage, Tables
 from tailrank.policies.tables import BudgetPolicy, MarkovPolicy
@@ -32,9 +32,15 @@ def budget_tables(
     states = mdp.start > 0
     low, high = np.where(states, budget, FAR), np.where(states, budget, -FAR)
     units, tables = units_of_steps(mdp, grid), [tables_of(low, high, states)]
+    same, moved = unchanging(mdp, grid), None
     for h in range(steps):
         check()
-        low, high = budgets_after(mdp, h, units(h), low, high)
+        if moved is None:
+            before = low, high
+            low, high = budgets_after(mdp, h, units(h), low, high)
+            moved = moved_by(before, (low, high)) if same else None
+        else:
+            low, high = low + moved[0], high + moved[1]
         tables.append(tables_of(low, high, low <= high))
         if tables[-1].size > limit:
             return None
@@ -88,7 +94,7 @@ def push(
             mass[at * storage.slot : at * storage.slot + starts.size] = mdp.start[starts]
         else:
             sources = np.stack([cuts[task.read], cuts[task.read + 1]], axis=1)
-            work = np.diff(here.offset[begin : end + 1])
+            work = here.offset[begin + 1 : end + 1] - here.offset[begin:end]
             rows = arguments(steps - task.step - 1)
             over_states(_kernels.push_forward, (sources, *rows), work, finely=False, first=begin)
         if task.step == 0:

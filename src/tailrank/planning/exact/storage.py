@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Tables:
         """Values in memory: every state's table with `pad` more on either side."""
         return self.size + 2 * self.pad * self.first.size
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Entries in all."""
         return int(self.offset[-1])
@@ -61,11 +62,11 @@ class Tables:
 
         With (bottom, top, place) in its row, that of s holds the budgets bottom <= c < top, at values[place + c].
         """
-        bottom = self.first[states] - self.pad
-        own = np.diff(self.offset[states.start : states.stop + 1]) + 2 * self.pad
+        bottom, pads = self.first[states] - self.pad, 2 * self.pad
+        offset = self.offset[states.start : states.stop + 1]
         places[states, 0] = bottom
-        places[states, 1] = bottom + own
-        places[states, 2] = begin + np.cumsum(own) - own - bottom
+        places[states, 1] = bottom + (offset[1:] - offset[:-1] + pads)
+        places[states, 2] = begin - offset[0] + pads * np.arange(bottom.size) + (offset[:-1] - bottom)
 
 
 @dataclass(frozen=True)
@@ -106,19 +107,22 @@ class Storage:
         much, all states are one chunk. whole: they are.
         """
         widest = max(tables, key=lambda t: t.stored)
-        cuts = np.array([0, mdp.n_states])
+        cuts, steps = np.array([0, mdp.n_states]), len(tables) - 1
         if widest.stored > WHOLE and not whole:
             chunks = max(1, min(widest.stored // CHUNK, mdp.n_states))
             own = np.cumsum(np.diff(widest.offset) + 2 * widest.pad)
             inner = np.searchsorted(own, own[-1] * np.arange(1, chunks) / chunks)
             cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
-        reads = [_reads(mdp, block, cuts) for block in range(mdp.n_blocks)]
-        if forward:
-            reads = [found.T for found in reversed(reads[: len(tables) - 1])]
+        reads = [_reads(mdp, block, cuts) for block in range(mdp.n_blocks)] if cuts.size > 2 else []
+        if forward and reads:
+            reads = [found.T for found in reversed(reads[:steps])]
             if max(found.sum() for found in reads) > FEW * (cuts.size - 1):
-                cuts, reads = np.array([0, mdp.n_states]), [np.ones((1, 1), bool)]
+                cuts = np.array([0, mdp.n_states])
+        if cuts.size == 2:
+            held = min(2, steps + 1)
+            return cls(cuts, _one_by_one(steps), widest.stored, held, held, held)
         slot = max(int(np.diff(t.offset[cuts] + 2 * t.pad * cuts).max()) for t in tables)
-        ways = (_ordered(reads, len(tables) - 1, way) for way in ((False, True) if ahead else (False,)))
+        ways = (_ordered(reads, steps, way) for way in ((False, True) if ahead else (False,)))
         order, slots, passing, turns = min(ways, key=lambda found: found[2])
         return cls(cuts, order, slot, slots, passing, turns)
 
@@ -131,13 +135,18 @@ class Storage:
 def _reads(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> np.ndarray:
     """Whether chunk i reads chunk j of the next step, [chunks, chunks]."""
     chunks = cuts.size - 1
-    if chunks == 1:
-        return np.ones((1, 1), bool)
     ptr, next_state, _, _ = mdp.rows(block)
     chunk_of, found = owners(cuts), np.zeros((chunks, chunks), bool)
     for i, (begin, end) in enumerate(zip(ptr[cuts[:-1] * mdp.n_actions], ptr[cuts[1:] * mdp.n_actions], strict=True)):
         found[i, chunk_of[next_state[begin:end]] if begin < end else i] = True
     return found
+
+
+@lru_cache(maxsize=8)
+def _one_by_one(steps: int) -> tuple[Task, ...]:
+    """The order of steps that are one chunk each."""
+    rest = (Task(h, 0, np.zeros(1, np.int64), ((h + 1, 0),)) for h in reversed(range(steps)))
+    return (Task(steps, 0, NONE, ()), *rest)
 
 
 def _ordered(reads: list[np.ndarray], steps: int, ahead: bool) -> tuple[tuple[Task, ...], int, int, int]:
