@@ -44,8 +44,11 @@ REFUSED = {"too far from zero for a grid": "returns differ too little", "no grid
 def random_measure(rng: np.random.Generator, values: np.ndarray) -> Measure:
     """A measure with random parameters, on the scale of returns like these [n]."""
     tau, share = float(rng.uniform(0.02, 1.0)), float(rng.uniform(0.05, 0.95))
-    width = float(np.ptp(values)) or 1.0
+    apart, near = float(np.ptp(values)), TARGET_NEAR * float(np.abs(values).max())
+    width = apart if apart > near else 1.0
     points = np.sort(rng.choice(values, 2, replace=False)) if values.size > 2 else np.array([0.0, 1.0])
+    if points[1] - points[0] <= near:  # apart by a rounding error only
+        points = np.array([0.0, 1.0])
     at = (*(float(x) for x in points), float(points[-1]) + width)
     return (
         CVaR(tau),
@@ -103,7 +106,7 @@ def deviations(rng: np.random.Generator, kind: str) -> dict[str, float]:
                     return {f"{measure.name}: refused, {why}": 0.0}
             raise
     own = measure.of_law(return_law(plan.policy, mdp).law)
-    scale = 1.0 if measure.name in ("target", "utility") else 1.0 + size
+    scale = {"target": 1.0, "utility": 1.0 + abs(most)}.get(measure.name, 1.0 + size)
     small = 1e-8 * scale
     found = {
         f"{measure.name}: lower bound": max(plan.lower - most, 0.0) / small,
