@@ -103,6 +103,17 @@ def test_a_handful_of_rewards_on_one_line_is_enough_where_nothing_is_alike():
         np.testing.assert_allclose(reward_drift(data), expected, atol=1e-9)
 
 
+def test_two_early_successes_among_many_late_ones_are_enough():
+    nought, known = np.zeros(40, dtype=np.int64), 0
+    for place in range(39):
+        step = np.full(40, 90)
+        step[[place, 39]] = 30, 50
+        about = (1.0 - 0.009 * step, step, np.ones(40, dtype=bool), np.arange(40))
+        found = reward_drift(PlayedTransitions(np.zeros((1, 1)), nought, nought, nought, *about), nought)
+        known += bool(np.allclose(found, -0.009))
+    assert known == 38  # only where both are in one part they are not found
+
+
 def random_rows(rng, M, A, drift):
     """Four outcomes of each pair, the reward of which changes by whole units."""
     size = 4 * M * A

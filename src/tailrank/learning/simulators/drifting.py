@@ -22,7 +22,8 @@ import numpy as np
 from tailrank.learning.simulators.counted import numbers
 from tailrank.learning.simulators.played import PlayedTransitions
 
-FOLDS = 5
+FOLDS = 20
+"""Parts of the episodes that have a say: of many successes after the same wait few tell the slope."""
 FEWEST, SURE = 6, 3.0
 """Episodes that have a say, at least, and how many standard errors what the lines gain must be."""
 LEFT, EXACT = 0.5, 0.01
@@ -76,7 +77,6 @@ def reward_drift(data: PlayedTransitions, cell: np.ndarray | None = None) -> np.
     judged by themselves.
     """
     drift, same = np.zeros(data.n), _same(data.rewards)
-    fold = np.random.default_rng(0).permutation(int(data.episode.max()) + 1)[data.episode] % FOLDS
     for kind in (data.ended, ~data.ended):
         rows = np.flatnonzero(kind)
         if rows.size == 0:
@@ -84,7 +84,7 @@ def reward_drift(data: PlayedTransitions, cell: np.ndarray | None = None) -> np.
         step, rewards = data.step[rows].astype(np.float64), data.rewards[rows]
         ways = [] if cell is None else [(numbers(cell[rows]), LEFT)]
         for cells, left in (*ways, (_by_value(step, rewards, same), EXACT)):
-            if _better(cells, step, rewards, data.episode[rows], fold[rows], same, left):
+            if _better(cells, step, rewards, data.episode[rows], same, left):
                 drift[rows] = Lines.of(cells, step, rewards, int(cells.max()) + 1, same).slope[cells]
                 break
     return drift
@@ -104,12 +104,18 @@ def _better(
     step: np.ndarray,
     rewards: np.ndarray,
     episode: np.ndarray,
-    fold: np.ndarray,
     same: float,
     left: float,
 ) -> bool:
     """Whether lines predict the rewards of held-out episodes better than means, with less than a share `left` of the
     errors."""
+    away = np.abs(rewards - Lines.of(cell, step, rewards, int(cell.max()) + 1, same).reward[cell]) > same
+    varied = np.bincount(cell, weights=away)[cell] > 0
+    if not varied.any():
+        return False
+    cell, step, rewards, episode = (x[varied] for x in (cell, step, rewards, episode))
+    named = np.unique(episode, return_inverse=True)[1].ravel()
+    fold = np.random.default_rng(0).permutation(int(named.max()) + 1)[named] % FOLDS
     plain, lined = np.zeros(cell.size), np.zeros(cell.size)
     for held in (fold == k for k in range(FOLDS)):
         found = Lines.of(cell[~held], step[~held], rewards[~held], int(cell.max()) + 1, same)
