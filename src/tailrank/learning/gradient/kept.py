@@ -39,8 +39,8 @@ class KeptEpisodes:
         gone = int(portions[:-KEPT].sum())
         steps, new = int(self.lengths[:gone].sum()), (features, actions, rewards, chances)
         old = (self.features, self.actions, self.rewards, self.chances)
-        parts = [np.concatenate([a[steps:], b]) for a, b in zip(old, new, strict=True)]
-        return KeptEpisodes(*parts, np.concatenate([self.lengths[gone:], lengths]), portions[-KEPT:])
+        seen, done, paid, likely = (np.concatenate([a[steps:], b]) for a, b in zip(old, new, strict=True))
+        return KeptEpisodes(seen, done, paid, likely, np.concatenate([self.lengths[gone:], lengths]), portions[-KEPT:])
 
     def step_numbers(self) -> np.ndarray:
         """h of each step, [T]."""
