@@ -14,6 +14,8 @@ from tailrank.episodes.rollout import Observed, play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.gradient import ascent
 from tailrank.learning.gradient.candidate import FittedGradient, GradientCandidate
+from tailrank.learning.gradient.kept import KEPT, KeptEpisodes
+from tailrank.learning.gradient.networks import SLOW, Critic, TanhTraining
 from tailrank.learning.search.candidate import SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators import learner as learner_module
@@ -28,7 +30,7 @@ from tailrank.runs.policy_files import budgeted, storage
 
 
 def network(sizes, rng):
-    return ascent.TanhTraining.begun(sizes, 1.0, rng)
+    return TanhTraining.begun(sizes, 1.0, rng)
 
 
 def plain_outputs(one, flat, z):
@@ -62,14 +64,88 @@ def test_worths_add_up_to_mean_and_shortfall(kappa):
 
 
 def test_advantages_against_a_double_sum():
+    """What followed an action that is half as likely now counts half; one that is likelier counts once."""
     rng = np.random.default_rng(1)
     worth, values, last = rng.normal(size=7), rng.normal(size=7), np.array([2, 6])
-    steps = ascent.PracticeSteps(np.zeros((7, 1)), np.zeros(7, dtype=int), worth, last)
-    found = steps.advantages(values)
+    steps = ascent.PracticeSteps(np.zeros((7, 1)), np.zeros(7, dtype=int), worth, last, np.zeros(7))
+    likelier = np.array([1.0, 0.5, 1.7, 1.0, 1.0, 0.2, 1.0])
+    found = steps.advantages(values, likelier)
     for t in range(7):
         end = 2 if t <= 2 else 6
         errors = [worth[i] + (0.0 if i == end else values[i + 1]) - values[i] for i in range(t, end + 1)]
-        assert found[t] == pytest.approx(sum(ascent.TRACE**j * error for j, error in enumerate(errors)))
+        trust = ascent.TRACE ** np.arange(len(errors)) * np.cumprod(
+            np.append(1.0, np.minimum(likelier, 1)[t + 1 : end + 1])
+        )
+        assert found[t] == pytest.approx(float(trust @ errors))
+
+
+def test_values_stay_where_the_critic_is_scaled_anew():
+    rng = np.random.default_rng(4)
+    z, aims = rng.normal(size=(9, 3)).astype(np.float32), 40.0 + 5.0 * rng.normal(size=9)
+    first = Critic(network((3, 4, 1), rng))
+    assert not first.values(z).any()
+    now = first.about(aims, 0.1)
+    assert (now.centre, now.scale) == (pytest.approx(aims.mean()), pytest.approx(aims.std(), rel=1e-4))
+    after = now.about(10.0 * aims, 0.1)
+    assert after.centre == pytest.approx((SLOW + 10.0 * (1 - SLOW)) * aims.mean())
+    assert after.scale == pytest.approx((SLOW + 10.0 * (1 - SLOW)) * aims.std(), rel=1e-4)
+    assert np.abs(now.values(z)).max() > 1.0
+    np.testing.assert_allclose(after.values(z), now.values(z), rtol=1e-4)
+    assert Critic(network((3, 4, 1), rng)).about(np.full(5, 500.0), 0.1).scale > 0.0  # all returns the same
+
+
+def test_the_critic_learns_values_of_any_size():
+    """Nothing is chosen, each step pays 1,000: its value is what is left of the episode."""
+    rng, lengths = np.random.default_rng(5), np.full(40, 5)
+    actor, critic = network((1, 8, 2), rng), Critic(network((1, 16, 1), rng))
+    z = np.tile(np.linspace(-1, 1, 5, dtype=np.float32), 40)[:, None]
+    chances = ascent.chances_of(actor, z, np.zeros(200, dtype=int))
+    steps = ascent.PracticeSteps(z, np.zeros(200, dtype=int), np.full(200, 1e3), np.cumsum(lengths) - 1, chances)
+    for _ in range(60):
+        actor, critic = ascent.practise(actor, critic, steps, 3e-3, rng)
+    np.testing.assert_allclose(critic.values(z[:5]), [5e3, 4e3, 3e3, 2e3, 1e3], atol=150)
+
+
+def test_an_older_step_counts_as_much_as_its_action_became_likelier(monkeypatch):
+    rng, seen = np.random.default_rng(6), []
+    actor, critic = network((1, 4, 2), rng), Critic(network((1, 4, 1), rng))
+    z, actions, played = (
+        rng.normal(size=(4, 1)).astype(np.float32),
+        np.array([0, 1, 0, 1]),
+        np.log([0.01, 0.4, 0.9, 0.5]),
+    )
+    steps = ascent.PracticeSteps(z, actions, np.array([1.0, -2.0, 0.5, 3.0]), np.arange(4), played)
+    monkeypatch.setattr(ascent, "EPOCHS", 1)
+    monkeypatch.setattr(ascent, "actor_gradient", lambda *given: seen.append(given[2:]))
+    ascent.practise(actor, critic, steps, 1e-3, rng)
+    now = ascent.chances_of(actor, z, actions)
+    ((_, at, worth, before),) = seen
+    rows = [int(np.argmin(np.abs(now - one))) for one in before]
+    times = np.minimum(np.exp(now - played), ascent.MOST)[rows]
+    aim = (steps.worth[rows] - steps.worth.mean()) / steps.worth.std()
+    assert times.max() == pytest.approx(ascent.MOST)
+    np.testing.assert_allclose(worth, times * aim, rtol=1e-4)
+    np.testing.assert_array_equal(at, actions[rows])
+
+
+def test_episodes_of_the_last_updates_are_kept():
+    kept, rng = KeptEpisodes.none(2), np.random.default_rng(7)
+    for i in range(KEPT + 2):
+        lengths = np.array([2, i + 1])
+        T = int(lengths.sum())
+        kept = kept.with_portion(
+            rng.normal(size=(T, 2)).astype(np.float32), np.full(T, i), np.ones(T), -np.ones(T), lengths
+        )
+    assert kept.portions.tolist() == [2] * KEPT
+    assert np.unique(kept.actions).tolist() == list(range(2, KEPT + 2))
+    assert kept.lengths.tolist() == [x for i in range(2, KEPT + 2) for x in (2, i + 1)]
+    assert kept.step_numbers()[:5].tolist() == [0, 1, 0, 1, 2]
+    arrays = kept.to_arrays()
+    again = KeptEpisodes.from_arrays(arrays, 2)
+    np.testing.assert_array_equal(again.features, kept.features)
+    for name, wrong in (("lengths", kept.lengths[1:]), ("chances", kept.chances[1:]), ("portions", kept.portions[1:])):
+        with pytest.raises(InputError, match="kept.|do not fit together"):
+            KeptEpisodes.from_arrays(arrays | {f"kept.{name}": wrong}, 2)
 
 
 def test_gradient_of_the_actor_against_differences():
@@ -288,4 +364,19 @@ def test_budgets_are_seen_where_the_first_returns_were_all_the_same():
     more = FitData(played.with_played(nothing).with_played(batch), 2, 0.3)
     after = one.fit(more, rng, first)
     assert after.width == pytest.approx(more.played.returns().std())
-    assert one.fit(more, rng, replace(first, width=0.5)).width == 0.5
+
+
+def test_a_fit_to_other_scales_changes_no_action_and_no_value():
+    """Features, and budgets, are seen at another scale as more is known; the networks do what they did."""
+    env, one, rng = Slope(), GradientCandidate(hidden=(8,)), np.random.default_rng(0)
+    played = GradientLearner(0.3)._nothing(env)
+    batch = play_simulator(UniformPolicy(2, 3, rng), env, np.arange(1, 41), keep_features=True)
+    first = one.fit(FitData(played.with_played(batch), 2, 0.3, random=True), rng)
+    wider = replace(batch, rewards=3.0 * batch.rewards, features=2.0 * batch.features + 0.1)
+    after = one.fit(FitData(played.with_played(batch).with_played(wider), 2, 0.3), rng, first)
+    assert after.width > 1.5 * first.width
+    features, budgets = rng.normal(size=(20, 1)), rng.normal(size=20)
+    before, now = (fit._seen(features, np.arange(20) % 3, budgets) for fit in (first, after))
+    assert np.abs(before - now).max() > 0.1
+    np.testing.assert_allclose(after.actor.outputs(now), first.actor.outputs(before), atol=1e-5)
+    np.testing.assert_allclose(after.critic.values(now), first.critic.values(before), atol=1e-5)

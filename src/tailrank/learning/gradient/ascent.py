@@ -12,20 +12,22 @@ goes on: in the tail alone all policies that know little look the same (Greenber
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tailrank.learning.dense import flat_weights, layer_views, orthogonal_layers, tanh_gradient, tanh_outputs
-from tailrank.learning.rivals.ascent import Adam
+from tailrank.learning.dense import layer_views, tanh_gradient, tanh_outputs
+from tailrank.learning.gradient.networks import Critic, TanhTraining
 from tailrank.policies.softmax import softmax
 
 NEAR = 0.2
 """The gradient of a step vanishes where its probability has changed by more than this share."""
 TRACE = 0.97
 """How far advantages trust the rewards that were paid, not the critic, at every step (generalised advantages)."""
-EPOCHS, BATCH = 10, 64
-"""How often a step is learned from, and steps of a gradient."""
+EPOCHS, BATCH = 10, 256
+"""How often an update goes through its steps, and steps of a gradient."""
+MOST = 2.0
+"""An older step counts at most so many times as much as a new one."""
 LONGEST = 0.5
 """The longest gradient."""
 ENTROPY = 0.002
@@ -33,45 +35,26 @@ ENTROPY = 0.002
 
 
 @dataclass(frozen=True)
-class TanhTraining:
-    """A tanh network of these sizes: weights [1, P] (float32), and Adam."""
-
-    sizes: tuple[int, ...]
-    weights: np.ndarray
-    adam: Adam
-
-    @classmethod
-    def begun(cls, sizes: tuple[int, ...], last: float, rng: np.random.Generator) -> TanhTraining:
-        """A random network; last: the gain of its last layer."""
-        return cls(sizes, flat_weights(orthogonal_layers(sizes, last, rng)), Adam(0.0))
-
-    def copy(self, rate: float) -> TanhTraining:
-        """The same with arrays of its own, for steps of this rate."""
-        adam = self.adam.copy()
-        adam.rate = rate
-        return replace(self, weights=self.weights.copy(), adam=adam)
-
-    def outputs(self, x: np.ndarray) -> np.ndarray:
-        """[n, k'] for x [n, k]."""
-        return tanh_outputs(layer_views(self.weights, self.sizes), x)[-1]
-
-
-@dataclass(frozen=True)
 class PracticeSteps:
-    """T steps of whole episodes: what the networks see, z [T, m + 2], actions [T], what the steps are worth, u [T], and
-    the last step of each episode [n]."""
+    """T steps of whole episodes: what the networks see, z [T, m + 2], actions [T], what the steps are worth, u [T], the
+    last step of each episode [n], and the log-probabilities of the actions when they were played, chances [T]."""
 
     z: np.ndarray
     actions: np.ndarray
     worth: np.ndarray
     last: np.ndarray
+    chances: np.ndarray
 
-    def advantages(self, values: np.ndarray) -> np.ndarray:
-        """How much better than the critic's values [T] what followed each step was, [T]."""
+    def advantages(self, values: np.ndarray, likelier: np.ndarray) -> np.ndarray:
+        """How much better than the critic's values [T] what followed each step was, [T].
+
+        likelier [T]: how many times likelier an action is now than when it was played. What followed an action that
+        would hardly be played now counts less.
+        """
         after = np.append(values[1:], 0.0)
         after[self.last] = 0.0
         wrong = self.worth + after - values
-        carry = np.full(wrong.size, TRACE)
+        carry = TRACE * np.append(np.minimum(likelier[1:], 1.0), 0.0)
         carry[self.last] = 0.0
         found, now = np.empty(wrong.size), 0.0
         for t in range(wrong.size - 1, -1, -1):
@@ -97,25 +80,36 @@ def step_worths(
 
 
 def practise(
-    actor: TanhTraining, critic: TanhTraining, steps: PracticeSteps, rate: float, rng: np.random.Generator
-) -> tuple[TanhTraining, TanhTraining]:
-    """Actor and critic after `EPOCHS` passes through the steps."""
-    actor, critic = actor.copy(rate), critic.copy(rate)
-    values = critic.outputs(steps.z)[:, 0].astype(np.float64)
-    advantage = steps.advantages(values)
-    aim, T = (advantage + values).astype(np.float32), steps.actions.size
-    before = _log_softmax(actor.outputs(steps.z))[np.arange(T), steps.actions]
-    slopes = [np.zeros_like(one.weights) for one in (actor, critic)]
+    actor: TanhTraining, critic: Critic, steps: PracticeSteps, rate: float, rng: np.random.Generator
+) -> tuple[TanhTraining, Critic]:
+    """Actor and critic after `EPOCHS` passes through the steps.
+
+    An older step counts as much as its action has become likelier since it was played, and its probability may move as
+    far from what it is now as that of a new one (Queeney et al. 2021).
+    """
+    actor, values = actor.copy(rate), critic.values(steps.z)
+    before = chances_of(actor, steps.z, steps.actions)
+    likelier = np.exp(np.minimum(before - steps.chances, np.log(MOST)))
+    advantage, T = steps.advantages(values, likelier), steps.actions.size
+    critic = critic.about(advantage + values, rate)
+    aim = ((advantage + values - critic.centre) / critic.scale).astype(np.float32)
+    both = (actor, critic.training)
+    slopes = [np.zeros_like(one.weights) for one in both]
     for _ in range(EPOCHS):
         for rows in np.array_split(rng.permutation(T), max(T // BATCH, 1)):
             mine = advantage[rows]
-            mine = ((mine - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
+            mine = (likelier[rows] * (mine - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
             actor_gradient(actor, slopes[0], steps.z[rows], steps.actions[rows], mine, before[rows])
-            critic_gradient(critic, slopes[1], steps.z[rows], aim[rows])
-            for one, slope in zip((actor, critic), slopes, strict=True):
+            critic_gradient(critic.training, slopes[1], steps.z[rows], aim[rows])
+            for one, slope in zip(both, slopes, strict=True):
                 size = float(np.sqrt((slope**2).sum()))
                 one.adam.climb([one.weights], [slope * np.float32(min(1.0, LONGEST / (size + 1e-6)))])
     return actor, critic
+
+
+def chances_of(actor: TanhTraining, z: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """Log-probabilities [T] of actions [T] at z [T, m + 2]."""
+    return _log_softmax(actor.outputs(z))[np.arange(actions.size), actions]
 
 
 def actor_gradient(

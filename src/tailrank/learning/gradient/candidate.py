@@ -1,7 +1,8 @@
 """Policy gradient as a candidate: it learns from the episodes that it played itself, after every few of them.
 
 Other candidates gain nothing from a plan that is a few episodes younger; this one gains from nothing else. So it is
-told of its own episodes as they come (`practised`), and a fit to all episodes only looks at their scale.
+told of its own episodes as they come (`practised`), learns from those of its last few updates, and a fit to all
+episodes only looks at their scale.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from tailrank import checks
 from tailrank._system.arrays import check_arrays
 from tailrank._system.settings import Checked, setting
 from tailrank.learning.dense import layer_views, restandardise
-from tailrank.learning.gradient.ascent import PracticeSteps, TanhTraining, practise, step_worths
+from tailrank.learning.gradient.ascent import PracticeSteps, chances_of, practise, step_worths
+from tailrank.learning.gradient.kept import KeptEpisodes
+from tailrank.learning.gradient.networks import Critic, TanhTraining
 from tailrank.learning.rivals.observations.policy_gradient import layer_sizes
 from tailrank.learning.simulators.candidates import CandidateOutput, FitData
 from tailrank.learning.simulators.played import PlayedEpisodes
@@ -30,30 +33,29 @@ LAST_RATE = 0.1
 TAIL, UPDATES = 10, 4
 """Returns that are remembered: so many in the tail, or those of so many updates."""
 NARROW = 0.01
-"""The width of budgets is chosen anew where it is less than this share of how far returns spread: all were the same."""
-SLOW = 0.7
-"""How the scale of what an episode is worth is remembered from an update to the next."""
+"""Where the width of budgets was less than this share of what it is now, all returns were the same: what was learned of
+budgets does not count."""
 
 
 @dataclass(frozen=True)
 class FittedGradient:
     """Actor and critic, what they see (centre, spread [m], width of budgets), the budget at the start, the last returns
-    [k], the scale of what episodes are worth (0: not known yet), and how much of the training is done."""
+    [k], how much of the training is done, and the last episodes of its own."""
 
     actor: TanhTraining
-    critic: TanhTraining
+    critic: Critic
     centre: np.ndarray
     spread: np.ndarray
     width: float
     budget: float
     returns: np.ndarray
-    scale: float
     done: float
     tau: float
     horizon: int
     rate: float
     steps: int
     length: float
+    kept: KeptEpisodes
 
     def policy(self, rng: np.random.Generator | None = None) -> ActorPolicy:
         """The likeliest actions; with rng, drawn ones."""
@@ -72,22 +74,29 @@ class FittedGradient:
 
     def practised(self, played: PlayedEpisodes, rng: np.random.Generator) -> FittedGradient:
         """After an update with these episodes, which its explorer played."""
-        mean_share = 1.0 - (1.0 - LAST_KAPPA) * min(self.done / FALLEN, 1.0) if self.tau < 1.0 else 1.0
-        budgets, worth = step_worths(played.rewards, played.lengths, self.budget, self.tau, mean_share)
-        ends = np.cumsum(played.lengths)
-        total = np.add.reduceat(worth, ends - played.lengths)
-        scale = SLOW * self.scale + (1.0 - SLOW) * _width(total) if self.scale else _width(total)
-        features = played.observations[np.delete(played.seen, ends + np.arange(played.n))]
-        time = played.step_numbers() / self.horizon
-        z = actor_input(features, time, budgets, self.centre, self.spread, self.width)
-        steps = PracticeSteps(z, played.actions, worth / scale, ends - 1)
+        features = played.observations[np.delete(played.seen, np.cumsum(played.lengths) + np.arange(played.n))]
+        z = self._seen(features, played.step_numbers(), self._worths(played.rewards, played.lengths)[0])
+        chances = chances_of(self.actor, z, played.actions)
+        kept = self.kept.with_portion(features, played.actions, played.rewards, chances, played.lengths)
+        budgets, worth = self._worths(kept.rewards, kept.lengths)
+        z = self._seen(kept.features, kept.step_numbers(), budgets)
+        steps = PracticeSteps(z, kept.actions, worth, np.cumsum(kept.lengths) - 1, kept.chances)
         rate = self.rate * (1.0 - (1.0 - LAST_RATE) * self.done)
         actor, critic = practise(self.actor, self.critic, steps, rate, rng)
-        kept = max(int(TAIL / self.tau), UPDATES * played.n)
-        returns = np.concatenate([self.returns, played.returns()])[-kept:]
+        count = max(int(TAIL / self.tau), UPDATES * played.n)
+        returns = np.concatenate([self.returns, played.returns()])[-count:]
         length = 0.5 * self.length + 0.5 * float(played.lengths.mean())
-        found = replace(self, actor=actor, critic=critic, returns=returns, scale=scale, length=length)
+        found = replace(self, actor=actor, critic=critic, returns=returns, length=length, kept=kept)
         return replace(found, budget=float(np.quantile(returns, self.tau)))
+
+    def _worths(self, rewards: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Budgets [T] before steps of episodes that begin with the present one, and what the steps are worth [T]."""
+        kappa = 1.0 - (1.0 - LAST_KAPPA) * min(self.done / FALLEN, 1.0) if self.tau < 1.0 else 1.0
+        return step_worths(rewards, lengths, self.budget, self.tau, kappa)
+
+    def _seen(self, features: np.ndarray, step: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """What the networks see, [T, m + 2]."""
+        return actor_input(features, step / self.horizon, budgets, self.centre, self.spread, self.width)
 
     @property
     def promise(self) -> float:
@@ -110,11 +119,13 @@ class FittedGradient:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Networks, what they see, and where the training stands."""
         arrays = {"centre": self.centre, "spread": self.spread, "returns": self.returns}
-        arrays["numbers"] = np.array([self.width, self.budget, self.scale, self.done, self.length])
-        for name, one in (("actor", self.actor), ("critic", self.critic)):
+        arrays["numbers"] = np.array(
+            [self.width, self.budget, self.critic.centre, self.critic.scale, self.done, self.length]
+        )
+        for name, one in (("actor", self.actor), ("critic", self.critic.training)):
             arrays |= {f"{name}.weights": one.weights}
             arrays |= {f"{name}.{key}": array for key, array in one.adam.to_arrays().items()}
-        return arrays
+        return arrays | self.kept.to_arrays()
 
 
 @dataclass(frozen=True)
@@ -137,12 +148,12 @@ class GradientCandidate(Checked):
         if before is None:
             fresh = self._fresh(data, rng)
             return fresh.practised(played, rng) if data.random else fresh
-        around = standard(played.features)
-        actor, critic = before.actor.copy(0.0), before.critic.copy(0.0)
-        for one in (actor, critic):
-            restandardise(layer_views(one.weights, one.sizes), (before.centre, before.spread), around)
-        now = _width(played.returns())
-        width = before.width if before.width >= NARROW * now else now
+        around, width = standard(played.features), _width(played.returns())
+        known = before.width if before.width >= NARROW * width else width
+        actor, critic = before.actor.copy(0.0), replace(before.critic, training=before.critic.training.copy(0.0))
+        for one in (actor, critic.training):
+            layers = layer_views(one.weights, one.sizes)
+            restandardise(layers, _all_inputs(before.centre, before.spread, known), _all_inputs(*around, width))
         found = replace(before, actor=actor, critic=critic, width=width, done=data.done)
         return replace(found, centre=around[0], spread=around[1])
 
@@ -154,38 +165,44 @@ class GradientCandidate(Checked):
         centre, spread = standard(played.features)
         return FittedGradient(
             actor,
-            critic,
+            Critic(critic),
             centre,
             spread,
             _width(returns),
             budget,
             returns,
-            0.0,
             data.done,
             data.tau,
             played.horizon,
             self.rate,
             self.steps,
             length,
+            KeptEpisodes.none(played.n_features),
         )
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedGradient:
         """The networks in a checkpoint."""
         described = {"centre": "float64 [m]", "spread": "float64 [m] > 0", "returns": "float64 [n]"}
-        described |= {"numbers": "float64 [5]", "actor.weights": "float32 [1, P]", "critic.weights": "float32 [1, Q]"}
+        described |= {"numbers": "float64 [6]", "actor.weights": "float32 [1, P]", "critic.weights": "float32 [1, Q]"}
         check_arrays({name: arrays[name] for name in described}, described, m=data.played.n_features)
         fresh = self._fresh(data, rng)
-        width, budget, scale, done, length = (float(x) for x in arrays["numbers"])
+        width, budget, mean, scale, done, length = (float(x) for x in arrays["numbers"])
         trained = []
-        for name, one in (("actor", fresh.actor), ("critic", fresh.critic)):
+        for name, one in (("actor", fresh.actor), ("critic", fresh.critic.training)):
             weights = arrays[f"{name}.weights"]
             if weights.shape != one.weights.shape:
                 raise checks.InputError("gradient: the networks of the checkpoint do not fit")
             own = {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.adam.")}
             trained.append(replace(one, weights=weights, adam=one.adam.from_arrays(own)))
-        found = replace(fresh, actor=trained[0], critic=trained[1], width=width, budget=budget)
+        kept = KeptEpisodes.from_arrays(arrays, fresh.centre.size)
+        found = replace(fresh, actor=trained[0], critic=Critic(trained[1], mean, scale), kept=kept, width=width)
         found = replace(found, centre=arrays["centre"], spread=arrays["spread"], returns=arrays["returns"])
-        return replace(found, scale=scale, done=done, length=length)
+        return replace(found, budget=budget, done=done, length=length)
+
+
+def _all_inputs(centre: np.ndarray, spread: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and spread [m + 2] of what the networks see: features [m], the time, the budget."""
+    return np.append(centre, [0.5, 0.0]), np.append(spread, [0.5, width])
 
 
 def _width(returns: np.ndarray) -> float:
