@@ -107,7 +107,7 @@ def test_new_standardisation_leaves_the_networks_as_they_were():
     assert other.spread != pytest.approx(fitted.spread)
     seen = np.linspace(-1, 1, 5)[:, None]
     np.testing.assert_allclose(
-        other.policy((0, 1))[0].values(seen, 1), fitted.policy((0, 1))[0].values(seen, 1), atol=1e-4
+        other.policy((0, 1), 0.5)[0].values(seen, 1), fitted.policy((0, 1), 0.5)[0].values(seen, 1), atol=1e-4
     )
 
 
@@ -121,20 +121,54 @@ def test_shortfalls_have_slopes_between_zero_and_one():
     assert (np.diff(q, axis=-1) <= 1 + 1e-12).all()
 
 
-def test_network_learns_the_shortfall_of_a_tiny_mdp():
-    """Gamble: at its last step action 0 pays .7 and action 1 pays 2 or nothing."""
+def gambles():
     env, streams = Gamble(), Streams(0)
     batch = play_simulator(
         UniformPolicy(2, 2, streams.planner(0)), env, streams.train_seeds(0, 400), keep_features=True
     )
     played = PlayedEpisodes.none(2, 1).with_played(batch)
+    return env, played
+
+
+def test_network_learns_the_shortfall_of_a_tiny_mdp():
+    """Gamble: at its last step action 0 pays .7 and action 1 pays 2 or nothing."""
+    _, played = gambles()
     fitted = candidate(members=1, budgets=40, effort=120.0).fit(FitData(played, 2, 0.3), np.random.default_rng(0))
-    policy, promise = fitted.policy((0,))
+    policy, promise = fitted.policy((0,), fitted.tau)
     budgets = fitted.scale.budget(np.arange(fitted.scale.count), 1)
     q = policy.values(np.zeros((1, 1)), 1)[0] * fitted.scale.unit
     exact = np.stack([np.maximum(budgets - 0.7, 0), 0.5 * np.maximum(budgets, 0) + 0.5 * np.maximum(budgets - 2, 0)])
     assert np.abs(q - exact).max() < 0.2
     assert 0.7 - 0.25 < promise < 0.7 + 0.05  # the safe way is the best tail; the targets err to the side of caution
+
+
+def test_the_plan_for_the_mean_is_handed_out_beside_that_for_the_tail():
+    """Gamble: 2 or nothing is worth 1 on average, and nothing in the tail."""
+    env, played = gambles()
+    one, rng = candidate(members=1, budgets=40, effort=120.0), np.random.default_rng(0)
+    fitted = one.fit(FitData(played, 2, 0.3), rng)
+    tail, mean = fitted.outputs()
+    earned = [play_simulator(x.policy, env, np.arange(1, 801, 2)).returns for x in (tail, mean)]
+    assert cvar(earned[0], 0.3) > cvar(earned[1], 0.3) + 0.3
+    assert earned[1].mean() > earned[0].mean() + 0.1
+    assert mean.promise < tail.promise  # both are promises of the CVaR
+    assert len(one.fit(FitData(played, 2, 1.0), rng).outputs()) == 1
+
+
+def test_exploration_plans_for_the_mean_at_first_and_for_the_tail_in_the_end():
+    _, played = gambles()
+    one, begun = candidate(members=1, budgets=40, effort=120.0), []
+    for done in (0.0, 0.3, 0.6, 1.0):
+        data = FitData(played, 2, 0.25, done=done)
+        fitted = one.fit(data, np.random.default_rng(0))
+        assert fitted.tried == pytest.approx({0.0: 1.0, 0.3: 0.5}.get(done, 0.25))
+        again = one.restored(fitted.to_arrays(), data, np.random.default_rng(1))
+        explorers = [fit.explorer(np.random.default_rng(0)).start(1)[0] for fit in (fitted, again)]
+        np.testing.assert_array_equal(*explorers)
+        begun.append(explorers[0][0])
+    first, *_, last = (float(fitted.policy((0,), tau)[0].budget) for tau in (1.0, 0.5, 0.25))
+    assert first > last
+    assert [begun[0], begun[2], begun[3]] == [first, last, last]
 
 
 class Slope(Simulated):

@@ -42,7 +42,7 @@ MOST_NUMBERS = 3_000_000
 
 @dataclass(frozen=True)
 class FittedShortfall:
-    """Networks, what they see and how far they were trained."""
+    """Networks, what they see and how far they were trained; tried: the tail that exploration plans for."""
 
     state: NetworkTraining
     centre: np.ndarray
@@ -52,17 +52,19 @@ class FittedShortfall:
     first: np.ndarray
     returns: np.ndarray
     tau: float
+    tried: float
     horizon: int
     n_actions: int
     epsilon: float
 
-    def policy(self, members: tuple[int, ...]) -> tuple[ShortfallPolicy, float]:
-        """The mean of these members as a policy with its best budget, and its promise."""
+    def policy(self, members: tuple[int, ...], tau: float) -> tuple[ShortfallPolicy, float]:
+        """The mean of these members as a policy with its best budget for tail tau, and what it promises: with this
+        budget c its CVaR is at least c - E(c - R)^+ / tau, for any tau."""
         layers = tuple((w[list(members)], b[list(members)]) for w, b in self.state.slow_layers())
         bare = ShortfallPolicy(layers, self.centre, self.spread, self.scale, 0.0, self.horizon)
         curve = bare.values(self.first, self.horizon).min(axis=1).mean(axis=0) * self.scale.unit
         budgets = self.scale.budget(np.arange(self.scale.count), self.horizon)
-        best = best_budget(budgets, curve, self.tau)
+        best = best_budget(budgets, curve, tau)
         budget = float(budgets[best])
         return replace(bare, budget=budget), budget - float(curve[best]) / self.tau
 
@@ -81,7 +83,7 @@ class FittedShortfall:
 
     def explorer(self, rng: np.random.Generator) -> Policy:
         """The members in turn."""
-        members = tuple(self.policy((e,))[0] for e in range(self.members))
+        members = tuple(self.policy((e,), self.tried)[0] for e in range(self.members))
         return ExploringPolicy(members, self.n_actions, self.returns, self.epsilon, rng)
 
     @property
@@ -90,12 +92,16 @@ class FittedShortfall:
         return self.outputs()[0].promise
 
     def outputs(self) -> list[CandidateOutput]:
-        """The mean of all members."""
-        return [self._output]
+        """The mean of all members, with the best budget for tau and, beside it, with the best one for the mean."""
+        return list(self._outputs)
 
     @cached_property
-    def _output(self) -> CandidateOutput:
-        return CandidateOutput("shortfall network", *self.policy(tuple(range(self.members))))
+    def _outputs(self) -> tuple[CandidateOutput, ...]:
+        name, members = "shortfall network", tuple(range(self.members))
+        found = [CandidateOutput(name, *self.policy(members, self.tau))]
+        if self.tau < 1.0:
+            found.append(CandidateOutput(f"{name}, for the mean", *self.policy(members, 1.0)))
+        return tuple(found)
 
     @property
     def supersedes(self) -> bool:
@@ -149,7 +155,7 @@ class ShortfallCandidate(Checked):
             rows = rng.integers(0, part.actions.size, size=(CHUNK, before.members, self.batch))
             rows = np.take_along_axis(rows, part.actions[rows].argsort(axis=2, kind="stable"), axis=2)
             loss = advance(state, part.x[rows], part.actions[rows], aim[rows], rate)
-        return self._update(before, state, loss, played)
+        return self._update(before, state, loss, data)
 
     def _fresh(self, data: FitData, rng: np.random.Generator) -> FittedShortfall:
         played = data.played
@@ -159,7 +165,7 @@ class ShortfallCandidate(Checked):
         place = scale.place(played.to_go(), played.horizon - played.step_numbers())
         slope = np.clip([(place <= i + 0.5).mean() for i in range(scale.count - 1)], 0.01, 0.99)
         empty = self._empty((centre, spread), scale, data)
-        return self._update(empty, self._begun(empty, slope, rng), np.nan, played)
+        return self._update(empty, self._begun(empty, slope, rng), np.nan, data)
 
     def _empty(self, around: tuple[np.ndarray, np.ndarray], scale: BudgetScale, data: FitData) -> FittedShortfall:
         """Without networks; around: centre and spread of the features."""
@@ -172,6 +178,7 @@ class ShortfallCandidate(Checked):
             first=data.played.first,
             returns=data.played.returns(),
             tau=data.tau,
+            tried=data.tried,
             horizon=data.played.horizon,
             n_actions=data.n_actions,
             epsilon=self.epsilon,
@@ -187,10 +194,9 @@ class ShortfallCandidate(Checked):
             layers.append((w.astype(np.float32), np.tile(b, (self.members, 1)).astype(np.float32)))
         return NetworkTraining.begun(layers)
 
-    def _update(
-        self, before: FittedShortfall, state: NetworkTraining, loss: float, played: PlayedEpisodes
-    ) -> FittedShortfall:
-        return replace(before, state=state, loss=loss, first=played.first, returns=played.returns())
+    def _update(self, before: FittedShortfall, state: NetworkTraining, loss: float, data: FitData) -> FittedShortfall:
+        first, returns = data.played.first, data.played.returns()
+        return replace(before, state=state, loss=loss, first=first, returns=returns, tried=data.tried)
 
     def restored(self, arrays: dict[str, np.ndarray], data: FitData, rng: np.random.Generator) -> FittedShortfall:
         """The networks in a checkpoint."""
@@ -207,4 +213,4 @@ class ShortfallCandidate(Checked):
         if not weights.shape == slow.shape == fresh.weights.shape:
             raise checks.InputError("shortfall network: the weights of the checkpoint do not fit")
         state = replace(fresh, weights=weights, slow=slow, adam=fresh.adam.from_arrays(arrays))
-        return self._update(like, state, loss, data.played)
+        return self._update(like, state, loss, data)

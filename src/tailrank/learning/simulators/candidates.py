@@ -11,6 +11,9 @@ import numpy as np
 from tailrank.learning.simulators.played import PlayedEpisodes
 from tailrank.policies.tables import Policy
 
+NARROWED = 0.6
+"""How much of the training is over when exploration plans for tau itself."""
+
 
 @dataclass(frozen=True)
 class CandidateOutput:
@@ -36,6 +39,14 @@ class FitData:
     done: float = 0.0
     random: bool = False
     drifts: bool = True
+
+    @property
+    def tried(self) -> float:
+        """The tail that exploration plans for: all at first, then less, down to tau.
+
+        Where little is known a plan for the tail may do as little as it can, and then little more is learned.
+        """
+        return float(self.tau ** min(self.done / NARROWED, 1.0))
 
 
 class FittedCandidate(Protocol):
