@@ -144,7 +144,7 @@ def test_episodes_of_the_last_updates_are_kept():
     again = KeptEpisodes.from_arrays(arrays, 2)
     np.testing.assert_array_equal(again.features, kept.features)
     for name, wrong in (("lengths", kept.lengths[1:]), ("chances", kept.chances[1:]), ("portions", kept.portions[1:])):
-        with pytest.raises(InputError, match="kept.|do not fit together"):
+        with pytest.raises(InputError, match=r"kept\.|do not fit together"):
             KeptEpisodes.from_arrays(arrays | {f"kept.{name}": wrong}, 2)
 
 
