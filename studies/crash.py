@@ -57,7 +57,7 @@ LONGER = {
 }
 """Cases that get signals, with enough iterations for many of them."""
 SIGNALS = {"SIGKILL": 10, "SIGTERM": 4, "SIGINT": 3, "SIGHUP": 3}
-FEWER_SIGNALS, SLOW = {"SIGKILL": 5, "SIGTERM": 2, "SIGINT": 2, "SIGHUP": 1}, ("lowrank", "shortfall-dqn")
+FEWER_SIGNALS, SLOW = {"SIGKILL": 5, "SIGTERM": 2, "SIGINT": 2, "SIGHUP": 1}, ("lowrank", "shortfall-dqn", "auto")
 SWEEPS, POINTS = 3, 2
 
 

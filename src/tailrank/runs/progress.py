@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -43,11 +43,18 @@ def show_progress(mode: str = "auto", episodes: int | None = None) -> Iterator[R
                 yield shown
 
 
-def line(console: Console) -> Progress:
+@contextmanager
+def line(console: Console) -> Iterator[Progress]:
     """A line on a terminal: a sign of life, a text, a bar, the time that is left."""
     text = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn("line"), text, BarColumn(BAR), TimeRemainingColumn(compact=True))
-    return Progress(*columns, console=console, transient=True)
+    bar = Progress(*columns, console=console, transient=True)
+    bar.start()
+    try:
+        yield bar
+    finally:
+        with suppress(OSError):  # the terminal may be closed by now
+            bar.stop()
 
 
 def combine_reports(*reports: Report | None) -> Report | None:
