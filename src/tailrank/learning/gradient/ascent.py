@@ -98,7 +98,7 @@ def practise(
     for _ in range(EPOCHS):
         for rows in np.array_split(rng.permutation(T), max(T // BATCH, 1)):
             mine = advantage[rows]
-            mine = (likelier[rows] * (mine - mine.mean()) / (mine.std() + 1e-8)).astype(np.float32)
+            mine = (likelier[rows] * (mine - mine.mean()) / (mine.std() + 1e-8 * critic.scale)).astype(np.float32)
             actor_gradient(actor, slopes[0], steps.z[rows], steps.actions[rows], mine, before[rows])
             critic_gradient(critic.training, slopes[1], steps.z[rows], aim[rows])
             for one, slope in zip(both, slopes, strict=True):

@@ -58,7 +58,7 @@ class Critic:
     def about(self, aims: np.ndarray, rate: float) -> Critic:
         """The same values with arrays of its own, where centre and scale have moved towards those of targets [T]."""
         training, centre = self.training.copy(rate), float(aims.mean())
-        scale = float(aims.std()) + 1e-6 * (1.0 + abs(centre))
+        scale = max(float(aims.std()), 1e-6 * abs(centre)) or 1.0
         if self.scale:
             centre, scale = SLOW * self.centre + (1.0 - SLOW) * centre, SLOW * self.scale + (1.0 - SLOW) * scale
             w, b = layer_views(training.weights, training.sizes)[-1]
