@@ -163,18 +163,19 @@ def million(near: str) -> dict[str, object]:
     forget_peak()
     began, cpu = time.perf_counter(), time.process_time()
     plan = tailrank.solve(mdp, 0.1, memory="16GB", seconds=600)
-    seconds = time.perf_counter() - began
-    promised = float(plan.curve.objective(0.1).max())
+    seconds, busy = time.perf_counter() - began, time.process_time() - cpu
+    earned = plan.law.cvar(0.1)
     return {
         "seconds": seconds,
-        "cores": (time.process_time() - cpu) / seconds,
+        "law_seconds": time.perf_counter() - began - seconds,
+        "cores": busy / seconds,
         "status": plan.status,
         "budgets": int(plan.curve.budget.size),
         "mdp_bytes": before,
         "peak_bytes": memory("VmHWM"),
         "cvar": plan.cvar,
         "mean_policy_cvar": plan.risk_neutral.cvar,
-        "difference": abs(plan.cvar - promised),
+        "difference": abs(plan.cvar - earned),
     }
 
 

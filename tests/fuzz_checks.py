@@ -78,6 +78,7 @@ def check_planner(rng: np.random.Generator, kind: str) -> Report:
         large = allowed(m, value, budget, least, own)
         if plan.evaluation.exact:
             found.near("claim of the policy", plan.cvar, own, large)
+            found.near("law of the policy", plan.evaluation.cvar(plan.tau), own, large)
         found.below("claim of the policy", plan.cvar, own, large)
         found.above("upper claim of the policy", plan.evaluation.cvar_upper(plan.tau), own, large)
         frontier = plans[0].frontier().cvar(plan.tau)

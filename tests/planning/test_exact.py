@@ -12,6 +12,7 @@ from domains import CASES, case_rows, load_case
 from tailrank.checks import NotConverged
 from tailrank.models.grid import exact_grid
 from tailrank.models.mdp import FiniteMDP
+from tailrank.planning import solve as solving
 from tailrank.planning.exact.return_law import return_law
 from tailrank.policies.tables import MarkovPolicy
 
@@ -402,3 +403,15 @@ def test_a_chain_whose_last_states_have_no_rows_has_one_law_on_any_number_of_thr
         assert found.method == "lattice"
         np.testing.assert_array_equal(found.law.values, np.arange(2.0, 12.0))
         np.testing.assert_allclose(found.law.probs, np.where(np.arange(2, 12) == 4, 2, 1) / 11)
+
+
+def test_the_law_is_found_when_it_is_asked_for(monkeypatch):
+    """The value is that of the induction; the law, pushed forward, agrees with it."""
+    asked = []
+    monkeypatch.setattr(solving, "return_law", lambda *given, **named: asked.append(1) or return_law(*given, **named))
+    m = random_rows(np.random.default_rng([6, 0]), kind="integers", leaves=500)
+    plan = tailrank.solve(build(m), tau=0.3)
+    assert (plan.status, plan.value, plan.cvar, asked) == ("exact", plan.lower, plan.upper, [])
+    assert plan.law.cvar(0.3) == pytest.approx(plan.value, abs=1e-12)
+    assert plan.mean == pytest.approx(plan.law.mean, abs=1e-12)
+    assert asked == [1]

@@ -16,6 +16,7 @@ from tailrank.policies.result import Result, number
 from tailrank.policies.tables import Policy
 from tailrank.risk.law import ReturnLaw
 from tailrank.risk.measures.base import Measure
+from tailrank.risk.measures.cvar import CVaR
 
 Status = Literal["exact", "bracketed"]
 
@@ -100,7 +101,7 @@ class Plan(Result):
     @property
     def plain(self) -> bool:
         """Whether it is about the CVaR, not about another measure of the return."""
-        return self.objective is None or type(self.objective).__name__ == "CVaR"
+        return self.objective is None or isinstance(self.objective, CVaR)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -162,7 +163,9 @@ class Plan(Result):
 
     @cached_property
     def cvar(self) -> float:
-        """CVaR of the policy (exact, or a certified lower bound: see `evaluation.method`)."""
+        """CVaR of the policy at `tau` (exact, or a certified lower bound: see `evaluation.method`)."""
+        if isinstance(self.objective, CVaR) and self.objective.tau == self.tau:
+            return self.value
         return self.evaluation.cvar(self.tau)
 
     @property

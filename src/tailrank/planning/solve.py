@@ -18,7 +18,6 @@ from typing import Any, overload
 import numpy as np
 
 from tailrank import checks
-from tailrank._system.parallel import run_together
 from tailrank.checks import InputError, NotConverged
 from tailrank.envs import sources
 from tailrank.models.mdp import FiniteMDP
@@ -167,12 +166,12 @@ def _plan_cvar(
                 pass
     brackets, found, note = refine_brackets(problem, levels, limits, unit)
     notes = (note,) if note else ()
-    return tuple(
-        _plan(
-            problem, b.tau, *b.best, partial(_same, found.neutral), found.curve, (b.lower, b.upper), "bracketed", notes
-        )
-        for b in brackets
-    )
+    neutral, plans = partial(_same, found.neutral), []
+    for b in brackets:
+        play, evaluation = b.best
+        law, bounds = partial(_same, evaluation), (b.lower, b.upper)
+        plans.append(_plan(problem, b.tau, play, law, neutral, found.curve, bounds, "bracketed", notes))
+    return tuple(plans)
 
 
 def _affordable(mdp: FiniteMDP, limits: Limits) -> float:
@@ -184,14 +183,13 @@ def _exact_plans(
     problem: SolveContext, levels: tuple[float, ...], job: InductionRequest, limits: Limits
 ) -> tuple[Plan, ...]:
     curve, policy = job.run(problem.mean_policy.actions, limits.check)
-    plays = [policy.with_budget(curve.index[curve.best(tau)]) for tau in levels]  # type: ignore[union-attr]
-    tasks = [partial(return_law, play, problem.mdp, job.grid, check=limits.check) for play in plays]
-    laws = run_together(tasks, most=(limits.bytes - job.bytes) // job.layout.value_bytes)
-    neutral = cache(partial(return_law, problem.mean_policy, problem.mdp, job.grid))
-    plans = []
-    for tau, play, evaluation in zip(levels, plays, laws, strict=True):
-        value = evaluation.cvar(tau)
-        plans.append(_plan(problem, tau, play, evaluation, neutral, curve, (value, value), "exact", ()))
+    law_of = partial(return_law, mdp=problem.mdp, grid=job.grid)
+    neutral, plans = cache(partial(law_of, problem.mean_policy)), []
+    for tau in levels:
+        best = curve.best(tau)
+        play = policy.with_budget(curve.index[best])  # type: ignore[union-attr]
+        bounds = 2 * (float(curve.objective(tau)[best]),)
+        plans.append(_plan(problem, tau, play, partial(law_of, play), neutral, curve, bounds, "exact", ()))
     return tuple(plans)
 
 
@@ -199,7 +197,7 @@ def _plan(
     problem: SolveContext,
     tau: float,
     policy: Policy,
-    evaluation: Evaluation,
+    law: Callable[[], Evaluation],
     neutral: Callable[[], Evaluation],
     curve: Curve,
     bounds: tuple[float, float],
@@ -211,11 +209,11 @@ def _plan(
         criterion="cvar",
         policy=policy,
         budget=policy.start_budget if isinstance(policy, BudgetPolicy) else None,
-        value=evaluation.cvar(tau),
+        value=bounds[0],
         lower=bounds[0],
         upper=bounds[1],
         risk_neutral=Reference(lambda: (problem.mean_policy, problem.mean), tau, neutral),
-        compute_law=partial(_same, evaluation),
+        compute_law=law,
         budget_curve=curve,
         status=status,
         seconds=0.0,
