@@ -21,10 +21,12 @@ METHODS = (
     "auto",
 )
 TORCH = ("qr-dqn-mean", "qr-dqn-cvar", "ppo")
-DEEP = ("cvar-gradient", *TORCH)
+RIVALS = ("rule", "cvar-gradient", *TORCH)
 NEUTRAL = ("qr-dqn-mean", "ppo")
 FIXED = ("uniform", "rule")
-"""Methods that learn nothing: one run stands for all numbers of steps."""
+"""Methods that learn nothing: their runs stand for all numbers of steps."""
+STEPS = (15_000, 60_000)
+"""How many steps the study plays."""
 
 
 def page(found: list[dict]) -> str:
@@ -36,6 +38,7 @@ def page(found: list[dict]) -> str:
     mean += [r | {"cvar": r["mean"]} for r in found if r["method"] in NEUTRAL and (r["task"], r["steps"]) in tried]
     if mean:
         lines += ["", "Trained for the mean (tau = 1), and judged by it:", "", *table(mean)]
+    lines += ["", *counted(found)]
     times = [
         f"{m} {np.mean([r['seconds'] for r in found if r['method'] == m and r['steps'] == s]):.0f} s at {s:,}"
         for m in METHODS
@@ -48,7 +51,7 @@ def page(found: list[dict]) -> str:
 def table(found: list[dict]) -> list[str]:
     """A row a task and number of steps, a column a method, the best learner in bold, and the verdict."""
     methods = [m for m in METHODS if any(r["method"] == m for r in found)]
-    lines = ["| task | steps | " + " | ".join((*methods, "auto less the best deep rival")) + " |"]
+    lines = ["| task | steps | " + " | ".join((*methods, "auto less the best rival")) + " |"]
     lines.append("| --- | ---: |" + " ---: |" * len(methods) + " --- |")
     for task in TASKS:
         for steps in sorted({r["steps"] for r in found if r["task"] == task and r["steps"]}):
@@ -62,10 +65,9 @@ def table(found: list[dict]) -> list[str]:
 
 
 def values(found: list[dict], task: str, method: str, steps: int) -> np.ndarray:
-    """CVaR [n] of the runs of a cell, by seed; of a method that learns nothing, one run."""
+    """CVaR [n] of the runs of a cell, by seed."""
     mine = [r for r in found if (r["task"], r["method"], r["steps"]) == (task, method, steps)]
-    mine = sorted(mine, key=lambda r: r["seed"])
-    return np.array([r["cvar"] for r in (mine[:1] if method in FIXED else mine)])
+    return np.array([r["cvar"] for r in sorted(mine, key=lambda r: r["seed"])])
 
 
 def cell(runs: np.ndarray) -> str:
@@ -77,18 +79,56 @@ def cell(runs: np.ndarray) -> str:
 
 
 def verdict(runs: dict[str, np.ndarray]) -> str:
-    """auto less the deep rival with the best mean, with an interval over seeds where both have enough."""
-    theirs = {m: runs[m] for m in DEEP if m in runs and runs[m].size}
-    mine = runs.get("auto", np.zeros(0))
-    if not mine.size or not theirs:
+    """auto less the rival with the best mean, with an interval over seeds where both have enough."""
+    found = beside(runs)
+    if found is None:
         return ""
-    name = max(theirs, key=lambda m: theirs[m].mean())
-    found = bootstrap_interval(difference, [mine, theirs[name]], CONFIDENCE, np.random.default_rng(0))
-    if found.low is None or found.high is None:
+    name, gap = found
+    if gap.low is None or gap.high is None:
         word = "too few seeds for an interval"
     else:
-        word = "better" if found.low > 0 else "worse" if found.high < 0 else "no difference shown"
-    return f"{shown(found)} ({name}): {word}"
+        word = "better" if gap.low > 0 else "worse" if gap.high < 0 else "no difference shown"
+    return f"{shown(gap)} ({name}): {word}"
+
+
+def beside(runs: dict[str, np.ndarray]) -> tuple[str, SeedInterval] | None:
+    """The rival with the best mean over seeds, and auto less that; None where one of them was not run."""
+    theirs = {m: runs[m] for m in RIVALS if m in runs and runs[m].size}
+    mine = runs.get("auto", np.zeros(0))
+    if not mine.size or not theirs:
+        return None
+    name = max(theirs, key=lambda m: theirs[m].mean())
+    return name, bootstrap_interval(difference, [mine, theirs[name]], CONFIDENCE, np.random.default_rng(0))
+
+
+def counted(found: list[dict]) -> list[str]:
+    """In how many tasks auto is ahead: of the best rival, of QR-DQN by CVaR with more steps, of PPO by the mean."""
+    tail, mean = ([r for r in found if (r["tau"] == 1.0) == by_mean] for by_mean in (False, True))
+    most, least = max(STEPS), min(STEPS)
+    gaps = {task: beside({m: values(tail, task, m, 0 if m in FIXED else most) for m in METHODS}) for task in TASKS}
+    known = {task: gap[1] for task, gap in gaps.items() if gap is not None}
+    ahead = [task for task, gap in known.items() if gap.value >= 0]
+    surely = [task for task, gap in known.items() if gap.low is not None and gap.low > 0]
+    lines = [f"- CVaR with {most:,} steps at least that of the best rival: {listed(ahead, known)}."]
+    lines += [f"- Better than the best rival, by the interval over seeds: {listed(surely, known)}."]
+    pairs = {task: (values(tail, task, "auto", least), values(tail, task, "qr-dqn-cvar", most)) for task in TASKS}
+    pairs = {task: pair for task, pair in pairs.items() if pair[0].size and pair[1].size}
+    early = [task for task, (mine, theirs) in pairs.items() if mine.mean() >= theirs.mean()]
+    lines += [f"- CVaR with {least:,} steps at least that of QR-DQN by CVaR with {most:,}: {listed(early, pairs)}."]
+    by_mean = [r | {"cvar": r["mean"]} for r in [*mean, *(r for r in tail if r["method"] == "ppo")]]
+    pairs = {task: (values(by_mean, task, "auto", most), values(by_mean, task, "ppo", most)) for task in TASKS}
+    pairs = {task: pair for task, pair in pairs.items() if pair[0].size and pair[1].size}
+    level = [task for task, (mine, theirs) in pairs.items() if difference(mine, theirs) >= 0]
+    return [*lines, f"- Mean, trained for it (tau = 1), at least that of PPO: {listed(level, pairs)}."]
+
+
+def listed(some: list[str], known: dict) -> str:
+    """How many of how many, and which.
+
+    >>> listed(["maze"], {"maze": 1, "pole": 2})
+    '1 of 2 (maze)'
+    """
+    return f"{len(some)} of {len(known)}" + (f" ({', '.join(some)})" if some else "")
 
 
 def difference(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:

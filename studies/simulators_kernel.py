@@ -32,7 +32,7 @@ sys.path.insert(0, str(HERE))
 
 import gymnasium
 from _made_on import commit
-from _simulators_page import FIXED, METHODS, TORCH, page
+from _simulators_page import FIXED, METHODS, STEPS, TORCH, page
 from simulator_tasks import TASKS, rule_of_thumb
 
 from tailrank import cvar, cvar_interval
@@ -105,7 +105,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--tasks", nargs="*", default=list(TASKS))
     options.add_argument("--methods", nargs="*", default=list(METHODS))
-    options.add_argument("--steps", nargs="*", type=int, default=[15_000, 60_000])
+    options.add_argument("--steps", nargs="*", type=int, default=list(STEPS))
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--tau", type=float, default=TAU)
     options.add_argument("--table", action="store_true")
