@@ -235,7 +235,7 @@ def startup(results: dict) -> str:
     ]
     text = """## Start-up
 
-Processor seconds of a new process, `benchmarks/startup.py`; everything is installed and compiled.
+Processor seconds of a new process, `benchmarks/startup.py`; everything is installed and compiled, but in the last row.
 """
     return "\n".join([text, table(("", "median", "least", "times `import numpy`"), body)]) if body else ""
 
