@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -323,18 +322,6 @@ def test_what_a_worker_gets_and_gives_is_plain():
     assert answer == {"status": "failed", "error": answer["error"], "notes": []}
     assert answer["error"].startswith("tau = 7: ")
     assert type(planned.config).from_dict(values) == planned.config
-
-
-def test_blas_has_one_thread_in_a_run(monkeypatch):
-    from threadpoolctl import threadpool_info
-
-    from tailrank.runs.sweeps import _worker
-
-    seen, before = [], dict(os.environ)
-    monkeypatch.setattr(_worker, "run", lambda *_, **__: seen.append(threadpool_info()) or {"cvar": 1.0})
-    assert work(wrote().runs[0].config.tables(), "r") == {"status": "finished", "cvar": 1.0, "notes": []}
-    assert {lib["num_threads"] for lib in seen[0] if lib["user_api"] == "blas"} == {1}
-    assert dict(os.environ) == before
 
 
 # What is said

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -54,20 +53,6 @@ def run_together(tasks: Sequence[Callable[[], T]], most: int = 2**30) -> list[T]
     if workers <= 1 or len(tasks) == 1:
         return [task() for task in tasks]
     return list(_pool(workers).map(lambda task: task(), tasks))
-
-
-def on_one_blas_thread() -> AbstractContextManager[Any]:
-    """While this holds, matrix products use one thread each: the caller divides the work, and the bits do not
-    depend on the number of cores."""
-    return _blas().limit(limits=1, user_api="blas")
-
-
-@cache
-def _blas() -> Any:
-    import scipy.linalg  # noqa: F401 - it must be loaded to be found: kernels use its BLAS
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def threads() -> int:

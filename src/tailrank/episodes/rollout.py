@@ -14,6 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.blas import on_one_blas_thread
 from tailrank._system.telling import tell
 from tailrank.checks import InputError
 from tailrank.envs import sources
@@ -277,10 +278,11 @@ def play_simulator(
     batches: list[tuple[Any, ...]] = []
     earned = 0.0
     each = gamma ** np.arange(simulator.horizon)
-    for i in range(0, seeds.size, width):
-        tell(i, seeds.size, f"episodes, mean {earned / i:.4g}" if i else "episodes")
-        batches.append(_batch(policy, simulator, seeds[i : i + width], keep_features))
-        earned += float((batches[-1][1] @ each).sum())
+    with on_one_blas_thread():
+        for i in range(0, seeds.size, width):
+            tell(i, seeds.size, f"episodes, mean {earned / i:.4g}" if i else "episodes")
+            batches.append(_batch(policy, simulator, seeds[i : i + width], keep_features))
+            earned += float((batches[-1][1] @ each).sum())
     actions, rewards, lengths = (np.concatenate([b[k] for b in batches]) for k in range(3))
     bad = np.concatenate([b[4] for b in batches])
     if bad.all() and not may_be_none:

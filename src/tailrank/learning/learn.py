@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.blas import on_one_blas_thread
 from tailrank._system.settings import settings_of
 from tailrank.checks import InputError
 from tailrank.envs import ENVIRONMENTS, sources
@@ -93,17 +94,18 @@ def learn(
     if learner.kind != kind:
         need = "states that can be counted" if learner.kind == COUNTABLE else "observations"
         raise InputError(f"learner: {type(learner).__name__} learns from {need}, {env.name} has others")
-    learner = learner.prepared(env, streams, least)
-    hooks["on_training_start"](learner, env)
-    state, returns = learner.init(env, streams), list[np.ndarray]()
-    while state.episodes < least:
-        state, info = learner.step(state, env, streams)
-        returns.append(getattr(info, "returns", np.zeros(0)))
-        if hooks["on_rollout_end"](state, info) is False:
-            break
-    policy, promise = _returned(learner, state, env, streams, least)
+    with on_one_blas_thread():
+        learner = learner.prepared(env, streams, least)
+        hooks["on_training_start"](learner, env)
+        state, returns = learner.init(env, streams), list[np.ndarray]()
+        while state.episodes < least:
+            state, info = learner.step(state, env, streams)
+            returns.append(getattr(info, "returns", np.zeros(0)))
+            if hooks["on_rollout_end"](state, info) is False:
+                break
+        policy, promise = _returned(learner, state, env, streams, least)
+        doubt = str(getattr(learner, "doubt", lambda *_: "")(state, env, streams))
     played = np.concatenate(returns) if returns else np.zeros(0)
-    doubt = str(getattr(learner, "doubt", lambda *_: "")(state, env, streams))
     if doubt:
         warnings.warn(doubt, stacklevel=2)
     learned = Learned(policy, learner.tau, promise, state.episodes, played, state, learner, env, doubt)

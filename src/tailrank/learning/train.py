@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tailrank import checks
+from tailrank._system.blas import on_one_blas_thread
 from tailrank.envs.protocols import CountableEnv
 from tailrank.episodes.streams import Streams
 from tailrank.learning.judge import ExactJudge
@@ -53,6 +54,7 @@ def train(
 
 def iterate(learner: Any, state: Any, env: Any, streams: Streams, judge: Any) -> tuple[Any, Row]:
     """The state after one more iteration of any learner, and its row."""
-    state, info = learner.step(state, env, streams)
+    with on_one_blas_thread():
+        state, info = learner.step(state, env, streams)
     row: Row = {"k": state.k, "episodes": state.episodes, "steps": state.steps, "cvar": None}
     return state, row | info.row() | judge.row(learner, state, streams)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tailrank._system.atomic import write_bytes
+from tailrank._system.blas import on_one_blas_thread
 from tailrank._system.telling import announce
 from tailrank.checks import InputError, printable
 from tailrank.runs import folder as files
@@ -125,13 +126,14 @@ def resume(
 
 @contextmanager
 def _opened(config: RunConfig, env: Any = None) -> Iterator[Job]:
-    """The job of a configuration; an environment that is made for it is closed after it."""
-    job = Job.of(config, env)
-    try:
-        yield job
-    finally:
-        if env is None:
-            close(job.env)
+    """The job of a configuration, on one thread for matrix products; an environment made for it is closed after it."""
+    with on_one_blas_thread():
+        job = Job.of(config, env)
+        try:
+            yield job
+        finally:
+            if env is None:
+                close(job.env)
 
 
 def _changed(config: RunConfig, changes: Mapping[str, Any], shown: str) -> RunConfig:

@@ -20,7 +20,8 @@ from functools import partial
 
 import numpy as np
 
-from tailrank._system.parallel import on_one_blas_thread, run_together
+from tailrank._system.blas import on_one_blas_thread
+from tailrank._system.parallel import run_together
 from tailrank._system.telling import tell
 from tailrank.models.goal import UnitGoal
 from tailrank.models.lowrank import LowRankModel

@@ -3,8 +3,6 @@
 What goes to a worker and comes back is plain data: the values of a configuration and a folder, and what came of it.
 The run itself is in the folder. A worker may be killed at any moment, and a run may be given to two of them.
 
-BLAS adds in another order on more threads, so that runs have one here whatever they run on; the compiled kernels
-give the same bits on any number of threads.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,6 @@ PAUSE = 0.2
 """Seconds between two looks at a folder that another worker holds."""
 LONGEST = 400
 """Characters of an error that are kept."""
-LATER = "OPENBLAS_NUM_THREADS"
 
 
 def work(config: dict[str, Any], folder: str, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
@@ -40,7 +36,7 @@ def work(config: dict[str, Any], folder: str, check: Callable[[], None] = lambda
 
     check: called after every iteration and while the folder is held by another worker; may raise Interrupted.
     """
-    with one_blas_thread(), warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         try:
@@ -50,21 +46,6 @@ def work(config: dict[str, Any], folder: str, check: Callable[[], None] = lambda
             answer = {"status": "failed", "error": _line(error)}
     notes = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     return answer | {"notes": list(notes)}
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """One thread for every BLAS of this process, those that are still to be loaded too."""
-    from threadpoolctl import threadpool_limits
-
-    before = os.environ.get(LATER)
-    os.environ[LATER] = "1"
-    try:
-        with threadpool_limits(1, "blas"):
-            yield
-    finally:
-        os.environ.pop(LATER)
-        os.environ |= {} if before is None else {LATER: before}
 
 
 def _done(config: RunConfig, folder: Path, check: Callable[[], None]) -> dict[str, Any]:
