@@ -16,12 +16,10 @@ from tailrank._system.arrays import Arrays, arrays_below, check_arrays
 from tailrank.checks import InputError
 from tailrank.envs import Episodic
 from tailrank.envs.protocols import Simulator
-from tailrank.learning.lowrank.psi import arrays_described
+from tailrank.learning.lowrank.kept import check_fit_arrays
 from tailrank.models.counts import SparseCounts, TransitionCounts
 from tailrank.planning.latent.planner import LatentPlan
 from tailrank.policies.decoders.registry import decoder_from
-from tailrank.policies.outcomes import ARRAYS as NETWORK
-from tailrank.policies.units import PHI
 
 SPARSE = ("pair.", "after.", "count.")
 """Beginnings of the names of arrays whose size depends on what was seen."""
@@ -139,39 +137,7 @@ def check_lowrank(arrays: Arrays, env: Simulator) -> None:
     _check_one(mine, "counters", "whole [3] >= 0, < 2147483648")
     if not mine["counters"][2]:
         return
-    sizes = {"H": env.horizon, "A": env.n_actions, "m": env.n_features}
-    size = check_arrays(arrays_below(mine, "network."), NETWORK, "network.", **sizes)
-    own = {
-        "hidden": "float32 [k, v]",
-        "bias": "float32 [v]",
-        "heads": f"float32 [1+k+v, {size['T'] * env.n_actions}, K]",
-        "reward_heads": f"float32 [1+k+v, {size['T'] * env.n_actions}, L]",
-        "tilt": "float32 [K, L]",
-        "units": "float32 [2] >= 0",
-    }
-    check_arrays(arrays_below(mine, "member."), own, "member.", **size)
-    _check_one(mine, "setting", "float64 [5] >= 0")
-    if mine["setting"][4] >= len(PHI):
-        raise InputError(f"setting: phi must be one of {len(PHI)}, found {mine['setting'][4]:g}")
-    kinds = int(mine["setting"][0])
-    described = {
-        "rewards": "float64 [n]",
-        "laws": f"whole [{size['L']}] > 0",
-        "spacing": "float64 [2] >= 0",
-        "fit": "float64 [3]",
-        "first": f"float64 [*, {env.n_features}]",
-    }
-    parts = sum(name.startswith("states.") for name in mine)
-    psi = arrays_described(kinds, size["k"])[mine["psi"].tobytes().decode()]
-    found = check_arrays({name: mine[name] for name in described}, described)
-    if parts not in (1, env.horizon - 1) or int(mine["laws"].sum()) != found["n"] or not mine["spacing"][0] > 0:
-        raise InputError("lowrank.states, laws: must fit the steps and the rewards")
-    if not 0 < kinds <= size["K"]:
-        raise InputError(f"lowrank.setting: rank = {kinds}, the network has {size['K']} kinds")
-    for i in range(parts):
-        both = {"states": f"float64 [N, {env.n_features}]", "weights": f"float64 [{kinds}, N] >= 0"}
-        check_arrays({name: mine[f"{name}.{i}"] for name in both}, both, f"lowrank.{i}.")
-        check_arrays(arrays_below(mine, f"psi.{i}."), psi, f"lowrank.psi.{i}.")
+    check_fit_arrays(mine, env.horizon, env.n_actions, env.n_features, "lowrank.")
 
 
 def _describe_like(fresh: np.ndarray, name: str) -> str:
