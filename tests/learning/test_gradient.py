@@ -16,6 +16,7 @@ from tailrank.learning.gradient import ascent
 from tailrank.learning.gradient.candidate import FittedGradient, GradientCandidate
 from tailrank.learning.gradient.kept import KEPT, KeptEpisodes
 from tailrank.learning.gradient.networks import SLOW, Critic, TanhTraining
+from tailrank.learning.lowrank.candidate import LowRankCandidate
 from tailrank.learning.search.candidate import SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators import learner as learner_module
@@ -211,7 +212,7 @@ class Slope(Simulated):
 def small_auto(**more):
     parts = {"kernel": KernelCandidate(representatives=30, budgets=16), "search": SearchCandidate(rounds=2)}
     parts |= {"network": ShortfallCandidate(hidden=(8,), budgets=12, effort=10.0)}
-    parts |= {"gradient": GradientCandidate(hidden=(8,), steps=40)}
+    parts |= {"gradient": GradientCandidate(hidden=(8,), steps=40), "lowrank": LowRankCandidate(0)}
     return AutoLearner(0.3, **parts, **({"total": 260, "pilot": 30, "choice": 0.2} | more))
 
 
@@ -337,10 +338,11 @@ def test_the_better_output_of_a_candidate_counts_in_the_trial():
         return Observed(*(np.zeros((n, 1)),) * 2, np.array(returns), np.ones(n), np.arange(n))
 
     batches = [batch(-9.0, -9.0), batch(2.0, 0.0), batch(-1.0, -1.0), batch(0.5, 0.5)]
-    going, scores = all_but_the_worst([0, 0, 1, 2], batches, 2, 0.5)
+    going, scores = all_but_the_worst([0, 0, 1, 2], batches, 2, 0.5, 3)
     assert going == [0, 2]
     assert scores == [-9.0, 1.0, -1.0, 0.5]  # so few episodes have their mean for a tail
-    assert all_but_the_worst([0, 1, 2, 3], batches, 2, 0.5)[0] == [1, 2, 3]
+    assert all_but_the_worst([0, 1, 2, 3], batches, 2, 0.5, 4)[0] == [1, 2, 3]
+    assert all_but_the_worst([0, 0, 1, 3], batches, 2, 0.5, 4)[0] == [0, 1, 3]  # 2 has nothing to hand out
 
 
 def test_a_trial_without_a_seed_that_went_well_with_all():

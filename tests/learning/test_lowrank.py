@@ -19,7 +19,7 @@ from tailrank.episodes.replay import Replay
 from tailrank.episodes.rollout import play_simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.decoding.choose import Discriminative
-from tailrank.learning.lowrank import ela, gaussians, network
+from tailrank.learning.lowrank import ela, gaussians, network, pace
 from tailrank.learning.lowrank.data import OutcomeData
 from tailrank.learning.lowrank.ela import LowRankELA
 from tailrank.learning.lowrank.function_class import KnownRewards
@@ -228,7 +228,7 @@ def test_the_lead_is_that_of_a_t_test_on_sums_of_episodes():
 
 def test_plans_are_made_more_often_while_the_tail_earns_nothing():
     learner, n = LowRankELA(tau=0.25), 200
-    for tail, share in ((0.0, ela.SEEKING), (0.05, ela.SEEKING), (0.3, ela.SHARE)):
+    for tail, share in ((0.0, pace.SEEKING), (0.05, pace.SEEKING), (0.3, pace.SHARE)):
         replay = Replay(2, 1)
         returns = np.zeros(n)
         returns[0], returns[-20:] = 1.0, np.repeat([tail, 0.9], [5, 15])

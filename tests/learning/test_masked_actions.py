@@ -87,7 +87,7 @@ def test_the_kernel_model_takes_no_action_that_was_never_allowed_near():
 def test_the_search_plays_what_is_allowed():
     env = Corridor(noise=0.3)
     state = run(AutoLearner(0.5, total=200), env)
-    assert len(state.fitted) == 3  # the worst was given up
+    assert len(state.fitted) == 4  # the worst was given up
     assert env.wrong == 0
 
 

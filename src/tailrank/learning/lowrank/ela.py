@@ -27,6 +27,7 @@ from tailrank.learning.lowrank.function_class import KnownRewards
 from tailrank.learning.lowrank.gains import gains
 from tailrank.learning.lowrank.leads import lead_of
 from tailrank.learning.lowrank.oracle import LowRankFit, LowRankOracle
+from tailrank.learning.lowrank.pace import share_between_plans
 from tailrank.learning.lowrank.planning import ObservedSupport, exploration_of, policy_for, support_of
 from tailrank.learning.lowrank.settings import LowRankSettings
 from tailrank.learning.lowrank.state import LowRankState
@@ -36,7 +37,6 @@ from tailrank.learning.observed.info import ObservedInfo, Output
 from tailrank.learning.observed.reward_grid import RewardGrid, remember
 from tailrank.learning.observed.state import ObservedState
 from tailrank.policies.lowrank import Exploration, LowRankPolicy
-from tailrank.risk.law import cvar
 
 AGAIN = 1.5
 """The models are compared when there are this many times as many episodes as at the last comparison."""
@@ -52,11 +52,6 @@ HOPEFUL = 1.0
 settings. Where both were made (a rich and a low-rank lock, 11 comparisons), the search added -.1 to 3.3 to the lead."""
 LOST, WAITS = 5.0, 2
 """A model that lost by so many standard errors is compared again as if there had been so many times the episodes."""
-SHARE, SEEKING = 0.1, 0.02
-"""Episodes between two plans of a low-rank model, as a share of all so far; and while the tail earns nothing."""
-NOTHING = 0.1
-"""The tail of the last episodes earns nothing if it is so near to the worst return seen, as a share of the way to the
-best. Every plan then shows something new, and playing it often shows no more; later plans differ little."""
 
 
 @dataclass(frozen=True)
@@ -164,14 +159,8 @@ class LowRankELA(ObservedELA, LowRankSettings):
         """Episodes of the next iteration."""
         share = 0.0
         if isinstance(state, LowRankState) and state.fit is not None:
-            share = SEEKING if self._earns_nothing(state.replay) else SHARE
+            share = share_between_plans(state.replay, self.tau)
         return max(self.batch, round(max(self.growth, share) * state.episodes))
-
-    def _earns_nothing(self, replay: Replay) -> bool:
-        """Whether the tail of the last episodes is as bad as anything that was seen."""
-        returns = replay.rewards.sum(axis=1)
-        worst, best = float(returns.min()), float(returns.max())
-        return cvar(returns[-max(10, round(SHARE * replay.n)) :], self.tau) < worst + NOTHING * (best - worst)
 
     def greedy(self, state: Any, simulator: Simulator, prior: float = 0.0, caution: float = 0.0) -> Any:
         """The policy that the model in charge believes to be best, without bonus."""

@@ -193,7 +193,8 @@ class CandidatesLearner(ChoosingLearner):
                     batch = play_simulator(output.policy, env, some, keep_features=True, may_be_none=True)
                     new, parts = [*new, self._of(batch, env)], [*parts, bare(batch)]
             batches.append(joined(parts, env))
-        best, scores = all_but_the_worst([i for i, _ in tried], batches, seeds.size, self.tau)
+        owners, n = [i for i, _ in tried], len(state.fitted)
+        best, scores = all_but_the_worst(owners, batches, seeds.size, self.tau, n)
         going, before = tuple(state.going[i] for i in best), [state.fitted[i] for i in best]
         state = replace(state, k=state.k + 1, going=going, fitted=(), earlier=())
         played = state.played.with_more(new)

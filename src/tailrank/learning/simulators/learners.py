@@ -9,6 +9,7 @@ from tailrank.checks import InputError
 from tailrank.envs.protocols import Simulator
 from tailrank.episodes.streams import Streams
 from tailrank.learning.gradient.candidate import GradientCandidate
+from tailrank.learning.lowrank.candidate import LowRankCandidate
 from tailrank.learning.search.candidate import MOST_PARAMETERS, SearchCandidate
 from tailrank.learning.shortfall.candidate import ShortfallCandidate
 from tailrank.learning.simulators.candidates import LearningCandidate
@@ -72,19 +73,22 @@ class GradientLearner(CandidatesLearner):
 
 @dataclass(frozen=True)
 class AutoLearner(CandidatesLearner):
-    """A kernel model and, where it cannot count, a search, a network and a policy gradient beside it; soon the worst is
-    given up, and in the end the best is returned."""
+    """A kernel model and, where it cannot count, a search, a network, a policy gradient and a low-rank model (of short
+    episodes) beside it; soon the worst is given up, and in the end the best is returned."""
 
     kernel: KernelCandidate = part(KernelCandidate())
     search: SearchCandidate = part(SearchCandidate())
     network: ShortfallCandidate = part(ShortfallCandidate())
     gradient: GradientCandidate = part(GradientCandidate())
+    lowrank: LowRankCandidate = part(LowRankCandidate())
 
     def candidates(self, env: Simulator) -> tuple[LearningCandidate, ...]:
         """The kernel model alone where each observation can be a representative: it counts there. Otherwise all of
-        them, but for the search where that has too many parameters."""
+        them, but for those that do not suit."""
         values = getattr(getattr(env, "encoder", None), "n_values", None)
         if values is not None and values <= self.kernel.representatives:
             return (self.kernel,)
-        search = (self.search,) if self.search.suits(self.n_seen(env), env.n_actions) else ()
-        return (self.kernel, *search, self.network, self.gradient)
+        seen, A = self.n_seen(env), env.n_actions
+        search = (self.search,) if self.search.suits(seen, A) else ()
+        lowrank = (self.lowrank,) if self.lowrank.suits(env.horizon, seen, A) else ()
+        return (self.kernel, *lowrank, *search, self.network, self.gradient)

@@ -19,17 +19,19 @@ def tried_outputs(fitted: Sequence[FittedCandidate]) -> list[tuple[int, Candidat
     way round; either would be handed out.
     """
     found = [(i, fit.outputs()) for i, fit in enumerate(fitted)]
-    return [(i, outputs[place]) for i, outputs in found for place in sorted({0, len(outputs) - 1})]
+    return [(i, outputs[place]) for i, outputs in found for place in sorted({0, len(outputs) - 1}) if outputs]
 
 
 def all_but_the_worst(
-    owners: Sequence[int], batches: Sequence[Observed], n: int, tau: float
+    owners: Sequence[int], batches: Sequence[Observed], n: int, tau: float, candidates: int
 ) -> tuple[list[int], list[float]]:
     """The candidates but the one with the worst score, and the scores of all that was played on n seeds.
 
-    owners: whose output each batch is of; the better of its outputs counts for a candidate.
+    owners: whose output each batch is of, of so many candidates; the better of its outputs counts for a candidate. One
+    that has nothing to hand out is the worst.
     """
     scores = [weighed_cvar(row, np.zeros(0), tau) for row in on_same_seeds(batches, n)]
-    best = [max(score for mine, score in zip(owners, scores, strict=True) if mine == i) for i in range(max(owners) + 1)]
+    own = [[score for mine, score in zip(owners, scores, strict=True) if mine == i] for i in range(candidates)]
+    best = [max(mine, default=-np.inf) for mine in own]
     worst = len(best) - 1 - int(np.argmin(best[::-1]))
     return [i for i in range(len(best)) if i != worst], scores
