@@ -28,7 +28,7 @@ from tailrank.policies.tables import Policy, UniformPolicy
 
 MOST_FEATURES, MOST_ACTIONS = 64, 16
 """Observations with more numbers and more actions have no low-rank model here: its fit and its plan would take long."""
-MOST_STEPS = 100_000
+MOST_STEPS = 30_000
 """Steps that a fit is made from, at most: those of the last episodes."""
 LEAST = 40
 """Episodes, and steps that led to an observation, without which nothing is fitted."""
