@@ -54,6 +54,7 @@ LONGER = {
     "bins": {"iterations": 60},
     "lowrank": {"iterations": 20},
     "shortfall-dqn": {"iterations": 400},
+    "auto": {},
 }
 """Cases that get signals, with enough iterations for many of them."""
 SIGNALS = {"SIGKILL": 10, "SIGTERM": 4, "SIGINT": 3, "SIGHUP": 3}
@@ -199,9 +200,6 @@ PARTS = {
     **{f"environments/{name}": partial(at_environments, name=name) for name in test_chaos.CASES},
     **{f"signals/{name}": partial(at_signals, name=name) for name in LONGER},
 }
-"""Signals come last: the shortfall network brings JAX, whose threads do not survive the forks of the others."""
-
-
 GROUPS = {
     "runs of {n} algorithms, at changes of files": ("files", lambda name: name not in ("sweep", "logs")),
     "a sweep of two runs, at every change of a file": ("files", lambda name: name == "sweep"),
