@@ -144,5 +144,9 @@ def test_what_is_returned_is_said_in_words():
     assert "less than 0.1" in returned("kernel, share 0.1")
     assert returned("kernel, share 0, after 90 episodes") == "the plan of the kernel model, after 90 episodes"
     assert returned("search, after 90 episodes") == "the policy found by searching in a model, after 90 episodes"
+    assert returned("kernel, crossed, after 90 episodes") == (
+        "the plan of the kernel model, each choice valued by episodes that did not make it, after 90 episodes"
+    )
+    assert returned("low-rank model") == "the plan of the low-rank model"
     assert "careful" in returned("greedy, prior 0, caution 0.3")
     assert returned("iterate 12, at least 3") == "the plan of iteration 12, at least 3"

@@ -11,6 +11,8 @@ from tailrank.cli.terminal import console, line
 from tailrank.runs import folder as files
 
 WORDS = {
+    "kernel, crossed": "the plan of the kernel model, each choice valued by episodes that did not make it",
+    "low-rank model": "the plan of the low-rank model",
     "search": "the policy found by searching in a model",
     "shortfall network": "the policy of the shortfall network",
     "gradient": "the policy found by gradients",

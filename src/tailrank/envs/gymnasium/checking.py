@@ -45,6 +45,8 @@ ADVICE = {
     "masks": ("error", "training stops there, unless masks are ignored (--ignore-masks, masks=False)"),
 }
 """Level and advice for everything that a probe notes."""
+RAISED = "correct what raises it: training stops there, or leaves a few such episodes out (--skip-bad, skip_bad=True)"
+"""Advice where the environment raised an exception."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def _troubles(probe: Probe, report: Report) -> None:
             more = f" ({seen.times} times)" if seen.times > 1 else ""
             # A flag that is no truth value at all stops the episode.
             level = "error" if topic == "flags" and probe.broken else level
-            report.add(level, f"{topic}: {seen.text}{more}", advice)
+            report.add(level, f"{topic}: {seen.text}{more}", RAISED if ": raised " in seen.text else advice)
     if not {"observation", "bounds", "reset"} & probe.troubles.keys():
         report.add("ok", "observations lie in their space and are finite")
     if not {"reward", "step", "reset"} & probe.troubles.keys():
