@@ -232,6 +232,9 @@ def page() -> None:
 
 def main() -> None:
     """The parts that are named, all if none is."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where this runs in the background it is ignored
+    for ended_by in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(ended_by, signal.SIG_DFL)
     wanted = [part for part in PARTS if len(sys.argv) == 1 or {part, part.split("/")[0]} & set(sys.argv[1:])]
     if "page" in sys.argv[1:]:
         page()

@@ -415,3 +415,13 @@ def test_the_law_is_found_when_it_is_asked_for(monkeypatch):
     assert plan.law.cvar(0.3) == pytest.approx(plan.value, abs=1e-12)
     assert plan.mean == pytest.approx(plan.law.mean, abs=1e-12)
     assert asked == [1]
+
+
+def test_the_value_is_that_of_the_best_budget_where_others_tie_but_for_a_rounding():
+    """A rare gain of 8 beside a loss of 2, and a tail of nearly everything: all budgets tie to 1e-11. By hand."""
+    p = 5.543942977787812e-11
+    mdp = FiniteMDP.from_rows([0, 0], [0, 0], [0, 0], [1 - p, p], [-2, 6], horizon=1)
+    tau = 0.9999999999999999
+    plan = tailrank.solve(mdp, tau)
+    assert plan.cvar == plan.upper == pytest.approx(-2 + 8 * p, rel=1e-15, abs=2e-15)
+    assert plan.evaluation.cvar(tau) == pytest.approx(plan.cvar, rel=1e-14)

@@ -43,6 +43,21 @@ def test_a_solve_in_chunks_is_the_same(monkeypatch, near, undominated):
         np.testing.assert_allclose(found.curve.mean, usual.curve.mean, rtol=1e-13)
 
 
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_state_that_nothing_leads_to_may_be_a_chunk(monkeypatch, first):
+    """One state before or after others with large tables. The law is that of the same solve in one chunk."""
+    rng = np.random.default_rng(3)
+    others = [s for s in range(3) if s != first]
+    rows = [(s, a, after, 0.5, int(rng.integers(0, 90))) for s in range(3) for a in range(2) for after in others]
+    mdp = FiniteMDP.from_rows(*zip(*rows, strict=True), horizon=6, start=first)
+    usual = solve(mdp, 0.2)
+    values, probs = usual.law.values, usual.law.probs
+    in_chunks(monkeypatch)
+    found = solve(replace(mdp), 0.2)
+    np.testing.assert_array_equal(found.law.values, values)
+    np.testing.assert_allclose(found.law.probs, probs, rtol=1e-12)
+
+
 @pytest.mark.parametrize("near", [0, 2])
 def test_a_rounded_law_is_not_cut(monkeypatch, near):
     mdp = walk(near=near)

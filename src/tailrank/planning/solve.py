@@ -186,9 +186,8 @@ def _exact_plans(
     law_of = partial(return_law, mdp=problem.mdp, grid=job.grid)
     neutral, plans = cache(partial(law_of, problem.mean_policy)), []
     for tau in levels:
-        best = curve.best(tau)
-        play = policy.with_budget(curve.index[best])  # type: ignore[union-attr]
-        bounds = 2 * (float(curve.objective(tau)[best]),)
+        play = policy.with_budget(curve.index[curve.best(tau)])  # type: ignore[union-attr]
+        bounds = 2 * (float(curve.objective(tau).max()),)  # of budgets that tie, one may be a rounding below
         plans.append(_plan(problem, tau, play, partial(law_of, play), neutral, curve, bounds, "exact", ()))
     return tuple(plans)
 

@@ -115,7 +115,7 @@ class Storage:
             cuts = np.unique(np.concatenate([[0], inner, [mdp.n_states]]))
         reads = [_reads(mdp, block, cuts) for block in range(mdp.n_blocks)] if cuts.size > 2 else []
         if forward and reads:
-            reads = [found.T for found in reversed(reads[:steps])]
+            reads = [_with_sources(found.T) for found in reversed(reads[:steps])]
             if max(found.sum() for found in reads) > FEW * (cuts.size - 1):
                 cuts = np.array([0, mdp.n_states])
         if cuts.size == 2:
@@ -140,6 +140,11 @@ def _reads(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> np.ndarray:
     for i, (begin, end) in enumerate(zip(ptr[cuts[:-1] * mdp.n_actions], ptr[cuts[1:] * mdp.n_actions], strict=True)):
         found[i, chunk_of[next_state[begin:end]] if begin < end else i] = True
     return found
+
+
+def _with_sources(reads: np.ndarray) -> np.ndarray:
+    """The same [chunks, chunks], where a chunk that nothing leads to reads itself: it must be computed, too, as empty."""
+    return np.asarray(reads | (np.eye(len(reads), dtype=bool) & ~reads.any(axis=1, keepdims=True)))
 
 
 @lru_cache(maxsize=8)
