@@ -418,10 +418,10 @@ def test_the_law_is_found_when_it_is_asked_for(monkeypatch):
 
 
 def test_the_value_is_that_of_the_best_budget_where_others_tie_but_for_a_rounding():
-    """A rare gain of 8 beside a loss of 2, and a tail of nearly everything: all budgets tie to 1e-11. By hand."""
-    p = 5.543942977787812e-11
-    mdp = FiniteMDP.from_rows([0, 0], [0, 0], [0, 0], [1 - p, p], [-2, 6], horizon=1)
-    tau = 0.9999999999999999
+    """A rare gain, then a rare loss, and a tail of nearly everything: all budgets tie to 2e-11. By hand."""
+    gain, loss = 4.069057355454577e-12, 5.543942977787812e-11
+    rows = [(0, 0, 1, gain, 4), (0, 0, 1, 1 - gain, -4), (1, 0, 1, 1 - loss, 2), (1, 0, 1, loss, -1)]
+    mdp, tau = FiniteMDP.from_rows(*zip(*rows, strict=True), horizon=2), 0.9999999999999999
     plan = tailrank.solve(mdp, tau)
-    assert plan.cvar == plan.upper == pytest.approx(-2 + 8 * p, rel=1e-15, abs=2e-15)
-    assert plan.evaluation.cvar(tau) == pytest.approx(plan.cvar, rel=1e-14)
+    assert plan.cvar == plan.upper == pytest.approx(-2 + 8 * gain - 3 * loss, rel=1e-15)
+    assert plan.evaluation.cvar(tau) == pytest.approx(plan.cvar, rel=1e-15)
