@@ -143,7 +143,7 @@ def _reads(mdp: FiniteMDP, block: int, cuts: np.ndarray) -> np.ndarray:
 
 
 def _with_sources(reads: np.ndarray) -> np.ndarray:
-    """The same [chunks, chunks], where a chunk that nothing leads to reads itself: it must be computed, too, as empty."""
+    """The same [chunks, chunks], where a chunk that nothing leads to reads itself: it must be computed, as empty."""
     return np.asarray(reads | (np.eye(len(reads), dtype=bool) & ~reads.any(axis=1, keepdims=True)))
 
 
