@@ -46,10 +46,10 @@ def random_measure(rng: np.random.Generator, values: np.ndarray) -> Measure:
     tau, share = float(rng.uniform(0.02, 1.0)), float(rng.uniform(0.05, 0.95))
     apart, near = float(np.ptp(values)), TARGET_NEAR * float(np.abs(values).max())
     width = apart if apart > near else 1.0
-    points = np.sort(rng.choice(values, 2, replace=False)) if values.size > 2 else np.array([0.0, 1.0])
+    points, beyond = np.sort(rng.choice(values, 2, replace=False)) if values.size > 2 else np.zeros(2), width
     if points[1] - points[0] <= near:  # apart by a rounding error only
-        points = np.array([0.0, 1.0])
-    at = (*(float(x) for x in points), float(points[-1]) + width)
+        points, beyond = np.array([0.0, 1.0]), 1.0
+    at = (*(float(x) for x in points), float(points[-1]) + beyond)
     return (
         CVaR(tau),
         MeanCVaR(tau, weight=share),
