@@ -45,7 +45,9 @@ def train(
         raise checks.InputError("seed, rng: exactly one of them must be given")
     streams = Streams(int(rng.integers(2**63)) if seed is None else seed)  # type: ignore[union-attr]
     last = checks.whole(iterations, "iterations")
-    state = learner.init(env, streams) if state is None else state
+    if state is None:
+        with on_one_blas_thread():
+            state = learner.init(env, streams)
     judge = ExactJudge.of(learner, env) if judge is None else judge
     while state.k < last:
         state, row = iterate(learner, state, env, streams, judge)

@@ -2,7 +2,6 @@
 
 What goes to a worker and comes back is plain data: the values of a configuration and a folder, and what came of it.
 The run itself is in the folder. A worker may be killed at any moment, and a run may be given to two of them.
-
 """
 
 from __future__ import annotations
