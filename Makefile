@@ -115,6 +115,7 @@ study: $(READY)  ## the studies of the learners (hours; finished runs are skippe
 	@$(BIN)/python studies/observations.py
 	@$(BIN)/python studies/lowrank.py
 	@$(BIN)/python studies/lowrank_kinds.py
+	@$(BIN)/python studies/lowrank_candidate.py
 	@$(BIN)/python studies/simulators.py
 	@$(BIN)/python studies/simulators_kernel.py
 	@$(BIN)/python studies/simulators_kernel.py --table
