@@ -19,8 +19,8 @@ MOST_KEPT = 20_000_000
 def shared_seeds(seeds: np.ndarray, fitted: Sequence[FittedCandidate]) -> list[np.ndarray]:
     """The seeds [n] that each candidate explores, all of them before the first fit.
 
-    Candidates that learn from whatever was played get the same share. One that practises, as what it plays next hangs on
-    what it played itself, gets as much as those together.
+    Candidates that learn from whatever was played get the same share. One that practises gets as much as those
+    together: what it plays next hangs on what it played itself.
     """
     others = sum(practising(fit) is None for fit in fitted)
     weights = np.array([1.0 if practising(fit) is None else max(others, 1) for fit in fitted] or [1.0])
